@@ -9,8 +9,11 @@ BUILD := build/dev
 JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 # DALI is the reference of the parity tests. It has no wheel for every Python.
 EXTRAS ?= $(shell $(PYTHON) -c "import sys; print('test,dali' if sys.version_info < (3, 14) else 'test')")
+# CUDA kernels compile for 20 minutes on two cores, everything else for 75 s. Without a GPU only CI and `make whole` compile them; `make emulated-cuda` runs them.
+NVCC := $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 # An editable install, built with the packages of the virtual environment: pip's isolated one has another path each time, so that everything is
 # compiled again. pip configures; `ninja` in the rules below finds out what has changed since.
+# pip compiles no modules of Python: that takes 65 CPU seconds in one process, and a third of them is imported.
 # Vector loops are compiled for this machine only: the CPU kernels take 147 CPU seconds instead of 176. `make asan` and the wheel have all.
 INSTALL := $(BIN)/python -m pip install --no-build-isolation -Cbuild-dir=$(BUILD) -Ccmake.define.TORCH_NDD_SIMD=native
 PYRIGHT := $(BIN)/pyright --pythonpath $(BIN)/python
@@ -33,8 +36,10 @@ test: $(VENV)/test.stamp build style
 	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(QUICK) $(PYTEST_ARGS); tested=$$?; \
 	  wait $$checking; checked=$$?; cat $(BUILD)/types.log; exit $$((tested ? tested : checked))
 
-# The same with the slow tests, all cases through torch.compile and all damaged files, of which `make test` takes a part (tests/conftest.py).
+# The same with the slow tests, all cases through torch.compile and all damaged files, of which `make test` takes a part (tests/conftest.py), and with
+# CUDA kernels where there is nvcc, also if `make test` has configured the build without them.
 whole:
+	$(if $(NVCC),test ! -f $(BUILD)/build.ninja || $(BIN)/cmake -DTORCH_NDD_CUDA=ON $(BUILD))
 	TORCH_NDD_WHOLE=1 $(MAKE) test
 
 build: | $(VENV)/build.stamp
@@ -81,7 +86,7 @@ asan: $(VENV)/test.stamp
 
 # Damaged files by the ten thousand, in processes that may die, with checks of the heap (tests/fuzz): an hour of a core. Files of DALI_EXTRA_PATH are
 # damaged too where it is set. A selection: `make fuzz FUZZ=images FUZZ_ARGS="--formats tiff --mutated 20000 --seed 2"`.
-FUZZ ?= images media containers tiles
+FUZZ ?= images media containers tiles gpu_headers
 fuzz: $(VENV)/test.stamp build
 	for name in $(FUZZ); do $(BIN)/python tests/fuzz/$$name.py --out build/fuzz/$$name $(FUZZ_ARGS) || exit 1; done
 
@@ -90,34 +95,34 @@ fuzz: $(VENV)/test.stamp build
 # cases take 3 minutes, all properties some 6 more. Tests of work that is still pending fail there: kernels run at the call, as launches do.
 # Behind them the decoders of device="gpu", over streams that are late, in half a minute; and calls that run ahead, on a device with such streams under
 # torch: NDD_PROGRAMS=10000 runs as many random programs.
-EMULATED_TESTS ?= $(addprefix tests/,emulated_cuda/cpu_equals_cuda.py emulated_cuda/tile_shapes.py test_operators.py::test_equals_its_reference \
-  test_operators.py::test_batch_equals_its_samples_one_by_one augment/test_byte_steps.py)
-DECODER_TESTS := $(addprefix tests/decoders/test_,gpu.py errors.py images.py image_windows.py image_types.py) tests/core/test_table_uploads.py
+EMULATED_TESTS ?= $(addprefix tests/,emulated_cuda/cpu_equals_cuda.py emulated_cuda/color_steps.py emulated_cuda/kernel_variants.py emulated_cuda/tile_shapes.py test_operators.py::test_equals_its_reference \
+  test_operators.py::test_batch_equals_its_samples_one_by_one augment/test_byte_steps.py decoders/test_yuv.py)
+DECODER_TESTS := $(addprefix tests/decoders/test_,gpu.py gpu_engines.py gpu_jpeg2000.py gpu_dali_files.py errors.py images.py image_windows.py image_types.py) tests/core/test_table_uploads.py
 EMULATED := $(abspath build/emulated_cuda)
 emulated-cuda: $(VENV)/test.stamp
 	$(BIN)/python tests/emulated_cuda/rewrite.py csrc $(EMULATED)/csrc
 	test -f $(EMULATED)/build/build.ninja || $(CMAKE) -S $(EMULATED)/csrc -B $(EMULATED)/build -DTORCH_NDD_CUDA=OFF -DTORCH_NDD_SIMD=native
 	$(BIN)/ninja -C $(EMULATED)/build
 	PATH=$(abspath $(BIN)):$$PATH $(BIN)/python tests/emulated_cuda/decoders.py $(EMULATED)/build $(EMULATED)/decoders
-	PYTHONPATH=tests/emulated_cuda TORCH_NDD_LIBRARY=$(EMULATED)/build/_C.so \
+	TORCH_NDD_WHOLE=1 PYTHONPATH=tests/emulated_cuda TORCH_NDD_LIBRARY=$(EMULATED)/build/_C.so \
 	  $(BIN)/python -m pytest -p emulated_plugin -n $(JOBS) --dist worksteal $(EMULATED_TESTS)
 	PYTHONPATH=tests/emulated_cuda TORCH_NDD_LIBRARY=$(EMULATED)/decoders/_C.so NDD_EMULATED_DECODERS=1 \
 	  $(BIN)/python -m pytest -p decoders_plugin $(DECODER_TESTS)
 	test -f $(EMULATED)/cpu/build.ninja || $(CMAKE) -S csrc -B $(EMULATED)/cpu -DTORCH_NDD_CUDA=OFF -DTORCH_NDD_SIMD=native
 	$(BIN)/ninja -C $(EMULATED)/cpu && mkdir -p $(EMULATED)/late
 	environment=$$(PATH=$(abspath $(BIN)):$$PATH $(BIN)/python tests/emulated_cuda/late.py $(EMULATED)/cpu $(EMULATED)/late) && \
-	  env $$environment $(BIN)/python -m pytest tests/emulated_cuda/running_ahead.py
+	  env $$environment $(BIN)/python -m pytest tests/emulated_cuda/random_programs.py tests/emulated_cuda/running_ahead.py tests/emulated_cuda/videos.py
 
 $(VENV)/build.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=26.3"  # for --only-deps
-	$(BIN)/python -m pip install --group build
+	$(BIN)/python -m pip install --no-compile --group build
 	touch $@
 
 # The library compiles while pip brings the packages of the extras: pip keeps one core busy for a minute, and waits for the network.
 define INSTALLED_WITH
 	$(INSTALL) $(2) --no-deps --editable . & compiling=$$!; \
-	  $(BIN)/python -m pip install --no-build-isolation --only-deps ".[$(1)]"; brought=$$?; \
+	  $(BIN)/python -m pip install --no-compile --no-build-isolation --only-deps ".[$(1)]"; brought=$$?; \
 	  wait $$compiling && exit $$brought
 	touch $@
 endef
@@ -128,14 +133,14 @@ $(VENV)/demo.stamp: $(VENV)/build.stamp
 
 # The library that the demo or the tests have built is not built again, with or without CUDA kernels.
 define PACKAGES_FOR
-	$(BIN)/python -m pip install --no-build-isolation --only-deps ".[$(1)]"
+	$(BIN)/python -m pip install --no-compile --no-build-isolation --only-deps ".[$(1)]"
 	touch $@
 endef
 $(VENV)/docs.stamp: $(VENV)/build.stamp
 	$(if $(wildcard torch_ndd/_C.so),$(call PACKAGES_FOR,docs),$(call INSTALLED_WITH,docs))
 
 $(VENV)/test.stamp: $(VENV)/build.stamp
-	$(call INSTALLED_WITH,$(EXTRAS),$(shell command -v nvcc >/dev/null || test -x /usr/local/cuda/bin/nvcc && echo -Ccmake.define.TORCH_NDD_CUDA=ON))
+	$(call INSTALLED_WITH,$(EXTRAS),$(if $(and $(NVCC),$(CI)$(TORCH_NDD_WHOLE)),-Ccmake.define.TORCH_NDD_CUDA=ON))
 
 clean:
 	rm -rf $(VENV) build dist torch_ndd/_C.so

@@ -19,6 +19,7 @@ from pathlib import Path
 
 PYTHON, ARCHITECTURE = "312", 90
 CODECS = ("nvidia-nvimgcodec-cu13<0.10", "nvidia-nvjpeg", "pylibjpeg-openjpeg", "soundfile", "cffi", "pycparser")
+CODECS += ("nvidia-nvjpeg2k-cu13<1", "nvidia-nvtiff-cu13<1", "nvidia-libnvcomp-cu13<6")  # 5 MB packed
 RIVALS = ("kornia", "kornia-rs", "cvcuda-cu13")
 DALI = ("nvidia-dali-cuda130==2.4.0", "astunparse", "gast", "optree", "nvtx", "makefun", "libcst")
 PART = 40 << 20  # with the repository, the codecs and the library under 64 MiB

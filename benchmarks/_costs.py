@@ -7,6 +7,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+# Of images: tokens of 28 x 28 pixels, as many as Qwen2-VL's processor allows.
+PIXELS_OF_TOKEN, TOKENS_OF_IMAGE = 784, (4, 1280)
+SHARES_OF_COUNTS = (0.3, 0.25, 0.2, 0.15, 0.1)  # of samples with 0 to 4 images: 1.5 on average
+
 BUDGETS = {"vlm": 8192, "text": 16384, "images": 16384, "speech": 24000}
 
 
@@ -14,17 +18,21 @@ def _text(rng: np.random.Generator, count: int) -> np.ndarray:
     return rng.lognormal(np.log(600), 1.1, count).clip(1, BUDGETS["text"])
 
 
+def _image_tokens(rng: np.random.Generator, shape: int | tuple[int, int]) -> np.ndarray:
+    return (rng.lognormal(np.log(0.6e6), 0.7, shape) / PIXELS_OF_TOKEN).clip(*TOKENS_OF_IMAGE)
+
+
 def _vlm(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Tokens of a text with up to four images, of 32 x 32 pixels each."""
+    """Tokens of a text with up to four images."""
     text = rng.lognormal(np.log(280), 0.9, count)
-    tokens = (rng.lognormal(np.log(0.6e6), 0.7, (count, 4)) / 1024).clip(4, 1280)
-    images = np.where(np.arange(4) < rng.integers(0, 5, count)[:, None], tokens, 0).sum(1)
-    return (text + images).clip(1, BUDGETS["vlm"])
+    most = len(SHARES_OF_COUNTS) - 1
+    images = rng.choice(most + 1, count, p=SHARES_OF_COUNTS)
+    tokens = np.where(np.arange(most) < images[:, None], _image_tokens(rng, (count, most)), 0).sum(1)
+    return (text + tokens).clip(1, BUDGETS["vlm"])
 
 
 def _images(rng: np.random.Generator, count: int) -> np.ndarray:
-    """Tokens of 28 x 28 pixels."""
-    return (rng.lognormal(np.log(0.6e6), 0.7, count) / 784).clip(4, 4096)
+    return _image_tokens(rng, count)
 
 
 def _speech(rng: np.random.Generator, count: int) -> np.ndarray:

@@ -61,7 +61,7 @@ def _delivery(device: str) -> Callable[[], None]:
 
 
 def _check(images: torch.Tensor, following: torch.Tensor) -> None:
-    """Whoever delivers something else does not take part."""
+    """Competitors that deliver something else are left out."""
     if tuple(images.shape) != (BATCH, 3, 224, 224) or images.dtype != torch.float32 or not images.is_contiguous():
         raise ValueError(f"delivered {tuple(images.shape)} {images.dtype} with strides {images.stride()}")
     if not 0.5 < float(images.std()) < 2 or torch.equal(images, following):

@@ -158,7 +158,7 @@ def _seconds(function: Callable[[], Any]) -> float:
     start = time.perf_counter()
     result = function()
     seconds = time.perf_counter() - start
-    del result  # who frees its memory later is not measured, for nobody
+    del result  # freeing its memory later is not measured, for any library
     return seconds
 
 

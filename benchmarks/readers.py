@@ -134,7 +134,10 @@ class _DataSet(torch.utils.data.Dataset[Any]):
 
 
 class _RowGroups(torch.utils.data.IterableDataset[Any]):
-    """Batches of a Parquet file as pyarrow cuts them out of its row groups, of which each worker has its share."""
+    """Batches of a Parquet file as pyarrow cuts them out of its row groups, of which each worker has its share.
+
+    Each image is copied: pyarrow's own are views, which cannot be written to and keep the other images of their batch in memory.
+    """
 
     def __init__(self, path: str) -> None:
         self.path = path

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Windows of robot data in LeRobot's format: ``readers.LeRobot`` against a DataLoader whose data set reads frames with torchcodec.
+"""Windows of robot data in LeRobot's format: ``readers.LeRobot`` against DataLoaders of LeRobotDataset and of a data set that reads with torchcodec.
 
-LeRobotDataset reads frames so, but its package needs an older torch. The data set here keeps the numbers in memory and the videos open, and leaves
-frames uint8.
+The package lerobot demands an older torch, but its data sets work with this one: ``pip install --no-deps --target DIR lerobot==0.4.4`` and what it
+imports, and ``PYTHONPATH=DIR``. The other data set keeps the numbers in memory and the videos open, and leaves frames uint8.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -70,9 +71,13 @@ def write_data(root: Path, kind: Kind) -> None:
     paths["video_path"] = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
     for folder in ("meta/episodes/chunk-000", "data/chunk-000", *(f"videos/{name}/chunk-000" for name in kind.names)):
         (root / folder).mkdir(parents=True)
-    (root / "meta/info.json").write_text(json.dumps({"codebase_version": "v3.0", "fps": _RATE, "features": features, **paths}))
+    features["action"]["names"] = None
+    totals = {"total_episodes": _EPISODES, "total_frames": count, "total_tasks": 1, "chunks_size": 1000, "robot_type": None, "splits": {}}
+    (root / "meta/info.json").write_text(json.dumps({"codebase_version": "v3.0", "fps": _RATE, "features": features, **paths, **totals}))
+    (root / "meta/stats.json").write_text("{}")
     begins = np.arange(0, count, _LENGTH)
     episodes = {"episode_index": np.arange(_EPISODES), "dataset_from_index": begins, "dataset_to_index": begins + _LENGTH}
+    episodes |= {"length": np.full(_EPISODES, _LENGTH), "tasks": [["move"]] * _EPISODES}
     places = {"chunk_index": np.zeros(_EPISODES, np.int64), "file_index": np.zeros(_EPISODES, np.int64)}
     episodes |= {f"data/{name}": values for name, values in places.items()}
     for name in kind.names:
@@ -80,7 +85,8 @@ def write_data(root: Path, kind: Kind) -> None:
     index = np.arange(count)
     columns = {"timestamp": (index % _LENGTH / _RATE).astype(np.float32), "frame_index": index % _LENGTH, "episode_index": index // _LENGTH}
     columns |= {"index": index, "task_index": 0 * index, "action": arrow.array(list(np.random.default_rng(0).random((count, 7), np.float32)))}
-    parquet.write_table(arrow.table({"task_index": [0], "task": ["move"]}), root / "meta/tasks.parquet")
+    tasks = importlib.import_module("pandas").DataFrame({"task_index": [0]}, index=["move"])
+    parquet.write_table(arrow.Table.from_pandas(tasks), root / "meta/tasks.parquet")
     parquet.write_table(arrow.table(episodes), root / "meta/episodes/chunk-000/file-000.parquet")
     parquet.write_table(arrow.table(columns), root / "data/chunk-000/file-000.parquet")
     for number, name in enumerate(kind.names):
@@ -145,6 +151,19 @@ def read_with_torchcodec(root: Path, kind: Kind, threads: int) -> Iterator[Any]:
         yield from loader
 
 
+def read_with_lerobot(root: Path, kind: Kind, threads: int) -> Iterator[Any]:
+    """Read with LeRobotDataset and a DataLoader."""
+    os.environ["HF_HUB_OFFLINE"] = "1"
+    module = importlib.import_module("lerobot.datasets.lerobot_dataset")
+    windows = dict.fromkeys(kind.names, kind.steps) if kind.window > 1 else {}
+    data = module.LeRobotDataset("local/benchmark", root=root, delta_timestamps={"action": kind.steps, **windows}, video_backend="torchcodec")
+    loader = torch.utils.data.DataLoader(
+        data, BATCH, shuffle=True, num_workers=threads, drop_last=True, persistent_workers=True, multiprocessing_context="spawn"
+    )
+    while True:
+        yield from loader
+
+
 def handler(stream: Callable[..., Iterator[Any]], root: Path, kind: Kind, threads: int) -> Handler:
     """Run in the competitor's process: answer a number of steps with a round."""
     return _rounds.start(stream(root, kind, threads), _DISCARD)
@@ -158,6 +177,8 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     if not is_installed("torchcodec") or not is_installed("pyarrow"):
         raise ModuleNotFoundError("torchcodec and pyarrow")
     streams = {SUBJECT: read_natively, "torchcodec, DataLoader": read_with_torchcodec}
+    if is_installed("lerobot"):
+        streams["LeRobotDataset, DataLoader"] = read_with_lerobot
     for number, (title, kind) in enumerate(KINDS.items()):
         if options.only is not None and not options.only.search(title):
             continue

@@ -25,12 +25,16 @@ ROOT = Path(__file__).resolve().parents[1]
 OPTIONAL = (
     "accelerate",
     "aiohttp",
+    "albumentations",
     "astropy",
     "datasets",
     "fsspec",
     "librosa",
     "lightning",
     "lmdb",
+    "nvidia.libnvcomp",
+    "nvidia.nvjpeg2k",
+    "nvidia.nvtiff",
     "pyarrow",
     "pycocotools",
     "ray",
@@ -55,6 +59,11 @@ if "DALI_EXTRA_PATH" not in os.environ and (data := ROOT.parent / "shared" / "da
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", choices=("cpu", "cuda"), default="cuda" if HAS_CUDA_KERNELS and torch.cuda.is_available() else "cpu")
+
+
+# A forked child must not collect the garbage of its parent: the destructor of DALI's pipelines, which are part of cycles wherever a test has caught
+# an error of one, waits for threads that the child lacks, and keeps the GIL meanwhile.
+os.register_at_fork(after_in_child=gc.freeze)
 
 
 def pytest_configure() -> None:
@@ -166,7 +175,7 @@ def raises(request: pytest.FixtureRequest) -> Raises | None:
 
 
 @pytest.fixture
-def uncollected() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """No collection of garbage during the test: a compilation makes so many objects that collections were 8 to 15 % of its time."""
     gc.disable()
     yield

@@ -40,7 +40,7 @@ BAD_FILES = {
     "truncated": GOOD[:-60],
     "corrupt": bytearray(_jpeg.getvalue()[:200]) + b"\x00\xff\x13\x00" * 40,
     "empty": b"",
-    "text": b"this is no image, whatever its name says\n",
+    "text": b"a text, whatever its name says\n",
     "missing": None,
     "folder": None,
 }
@@ -144,7 +144,7 @@ def per_frame(*values: float) -> Any:
     return ndd.per_frame(list(values))
 
 
-def turned() -> Any:
+def turn() -> Any:
     volumes = ndd.batch(np.zeros((1, 4, 3, 6, 8, 1), np.uint8), layout="FDHWC")
     return ndd.rotate(volumes, angle=1.0, axis=ndd.per_frame([[0.0, 0.0, 1.0]] * 2), keep_size=True)
 
@@ -185,7 +185,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "color_twist: argument 'contrast' is for 2 frames, .* has 4 frames",
     ),
     "frames of the axis": (
-        turned,
+        turn,
         RuntimeError,
         "rotate: argument 'axis' is for 2 frames, .* has 4 frames",
     ),
@@ -248,7 +248,7 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 }
 
 
-def used(result: Any) -> None:
+def use(result: Any) -> None:
     result.evaluate()
 
 
@@ -257,7 +257,7 @@ def used(result: Any) -> None:
 def test_bad_arguments(call: Callable[[], Any], kind: type[Exception], text: str, mode: EvalMode, capfd: pytest.CaptureFixture[str]) -> None:
     with mode:
         with pytest.raises(kind) as caught:
-            used(call())
+            use(call())
         assert type(caught.value) is kind
         assert re.search(text, texts(caught.value)), texts(caught.value)
         assert_good(ndd.brightness(images(), brightness=1.0))
@@ -329,14 +329,14 @@ def resident_kilobytes() -> int:
 
 def bad_calls(kind: str, folder: Path) -> Callable[[], Any]:
     if kind in CALLS:
-        return lambda: used(CALLS[kind][0]())
+        return lambda: use(CALLS[kind][0]())
     if kind == "folder without images":
         return lambda: next(ndd.readers.File(file_root=folder).next_epoch(batch_size=3))
     reader = reader_of(folder, kind)
 
     def read() -> None:
         for files, _ in reader.next_epoch(batch_size=3):
-            used(chain(files))
+            use(chain(files))
 
     return read
 

@@ -15,6 +15,7 @@ import torch_ndd as ndd
 from torch_ndd._core import native
 from torch_ndd._core.context import device
 from torch_ndd._core.operators.operator import OPERATORS
+from torch_ndd.decoders import _gpu_engines
 
 doctor_module = sys.modules["torch_ndd._doctor"]
 FORMATS = ("JPEG", "PNG", "TIFF", "BMP", "WebP", "PNM", "JPEG 2000")
@@ -148,8 +149,66 @@ def test_every_extra_is_listed() -> None:
         assert set(found.packages.values()) == wanted, name
 
 
+@pytest.mark.parametrize(
+    ("problem", "text"),
+    [
+        (None, "decoded by NVDEC, through torchcodec "),
+        (("no library", "install it"), "decoded on the CPU: no library"),
+        (RuntimeError("videos need the package torchcodec"), "needs torch_ndd[video]"),
+    ],
+)
+def test_report_says_where_videos_are_decoded(monkeypatch: pytest.MonkeyPatch, problem: Any, text: str) -> None:
+    def find() -> Any:
+        if isinstance(problem, Exception):
+            raise problem
+        return problem
+
+    monkeypatch.setattr(doctor_module, "cuda_problem", lambda: None)
+    monkeypatch.setattr(doctor_module, "gpu_count", lambda: 0)
+    monkeypatch.setattr(doctor_module, "find_nvdec_problem", find)
+    report = ndd.doctor()
+    assert report["cuda"]["video"].startswith(text)
+    assert missing(report).get("videos on a GPU") == (
+        ("no library; they are decoded on the CPU", "install it") if isinstance(problem, tuple) else None
+    )
+
+
 def test_a_missing_ffmpeg(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_module, "codec", lambda: _raise("torchcodec does not find FFmpeg's libraries\nmore"))
     report = ndd.doctor()
     assert "without FFmpeg" in report["extras"]["video"]
-    assert "apt-get install ffmpeg" in missing(report)["decoders.video, readers.Video and VideoResize, GIF and AVIF images"][1]
+    assert "apt-get install ffmpeg" in missing(report)["decoders.video, readers.Video and VideoResize, GIF, AVIF and HEIC images"][1]
+
+
+def _on_a_gpu(monkeypatch: pytest.MonkeyPatch, engines: dict[str, str]) -> Any:
+    """Report as if there were a GPU on which these engines decode the formats."""
+    counts = dict.fromkeys(_gpu_engines.ENGINES, 0)
+
+    def decode(content: bytes, device: str = "cpu") -> None:
+        if device == "gpu":
+            name = next(name for name, file in doctor_module._FILES.items() if file == content)
+            counts[engines[name]] += 1
+            counts["refused"] += 1
+
+    monkeypatch.setattr(doctor_module, "cuda_problem", lambda: None)
+    monkeypatch.setattr(doctor_module, "gpu_count", lambda: 0)
+    monkeypatch.setattr(doctor_module, "_decode", decode)
+    monkeypatch.setattr(_gpu_engines, "engine_counts", lambda: dict(counts))
+    return ndd.doctor()
+
+
+def test_the_engines_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = _on_a_gpu(monkeypatch, {"JPEG": "hardware", "TIFF": "tiff", "JPEG 2000": "cpu"})
+    assert report["cuda"]["JPEG"] == "decoded by the engine 'hardware'"
+    assert report["cuda"]["TIFF"] == "decoded by the engine 'tiff'"
+    assert report["cuda"]["GPUDirect Storage"].startswith(("not used: ", "used by readers.Numpy"))
+    assert missing(report)["JPEG 2000 images on a GPU"] == ("the GPU's decoders do not accept a plain file", "pip install torch_ndd[gpu]")
+
+
+def test_gpu_libraries_that_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor_module, "_importable", lambda name: True)
+    monkeypatch.setattr(doctor_module, "_check_gpu_libraries", lambda: _raise("libnvtiff.so.0 has version 0.2"))
+    report = ndd.doctor()
+    assert "which cannot be used" in report["extras"]["gpu"]
+    use = "JPEG 2000, TIFF and decoders.inflate on a GPU"
+    assert missing(report)[use] == ("RuntimeError: libnvtiff.so.0 has version 0.2", "pip install --upgrade torch_ndd[gpu]")

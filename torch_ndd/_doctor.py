@@ -18,9 +18,11 @@ from ._core.context import pools
 from ._core.context.device import cuda_problem, gpu_count
 from ._core.operators.operator import OPERATORS
 from ._core.values.batch import batch
-from .decoders import _jpeg2000, _library, _scale, _sndfile
+from .decoders import _gpu_engines, _jpeg2000, _library, _nvcomp, _scale, _sndfile
+from .decoders._frame_sources import find_nvdec_problem
 from .decoders._video import codec
 from .decoders.image import image
+from .readers import _gds
 from .readers.fits import _codecs as _fits_codecs
 
 
@@ -141,10 +143,36 @@ def _cuda(build: dict[str, str], missing: list[Missing]) -> dict[str, Any]:
         missing.append(Missing("a GPU", problem, _cuda_remedy()))
         return {"usable": False, "because": problem}
     found: dict[str, Any] = {f"gpu:{k}": _gpu(k, build["cuda_architectures"], missing) for k in range(gpu_count())}
-    problem = _problem(lambda: _decode(_FILES["JPEG"], device="gpu"))
-    if problem is not None:
-        missing.append(Missing("JPEG images on a GPU", problem, f"pip install --force-reinstall '{_NVIMGCODEC[0]}<0.10' nvidia-nvjpeg"))
-    return {"usable": True, **found, "JPEG": "decoded on a GPU" if problem is None else f"does not work: {problem}"}
+    engines: dict[str, str] = {}
+    for name, remedy in _GPU_FORMATS.items():
+        problem = _problem(lambda name=name: engines.update({name: _find_engine(_FILES[name])}))
+        if problem is None and engines[name] == "cpu":
+            problem = "the GPU's decoders do not accept a plain file"
+        if problem is not None:
+            missing.append(Missing(f"{name} images on a GPU", problem, remedy))
+        found[name] = f"decoded by the engine {engines[name]!r}" if problem is None else f"does not work: {problem}"
+    return {"usable": True, **found, "video": _nvdec(missing), "GPUDirect Storage": _gds.describe()}
+
+
+def _find_engine(content: bytes) -> str:
+    """Decode a file on the first GPU and return the engine that did it."""
+    before = _gpu_engines.engine_counts()
+    _decode(content, device="gpu")
+    counts = _gpu_engines.engine_counts()
+    return next(name for name, count in counts.items() if name != "refused" and count > before[name])
+
+
+def _nvdec(missing: list[Missing]) -> str:
+    """Return where videos with ``device="gpu"`` are decoded."""
+    try:
+        problem = find_nvdec_problem()
+    except RuntimeError:  # of the extra, which has a line of its own
+        return "needs torch_ndd[video]"
+    if problem is None:
+        return f"decoded by NVDEC, through torchcodec {_version('torchcodec')}"
+    why, remedy = problem
+    missing.append(Missing("videos on a GPU", f"{why}; they are decoded on the CPU", remedy))
+    return f"decoded on the CPU: {why}"
 
 
 def _cuda_remedy() -> str:
@@ -198,6 +226,12 @@ _FILES = {
     "PNM": b"P6 8 8 255\n" + _RED,
     "JPEG 2000": base64.b64decode(_JPEG2000),
 }
+# Formats that a GPU decodes, and what to install if it does not.
+_GPU_FORMATS = {
+    "JPEG": "pip install --force-reinstall 'nvidia-nvimgcodec-cu13<0.10' nvidia-nvjpeg",
+    "TIFF": "pip install torch_ndd[gpu]",
+    "JPEG 2000": "pip install torch_ndd[gpu]",
+}
 _DECODERS = {"JPEG 2000": "pylibjpeg-openjpeg"}
 _NVIMGCODEC = ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12")
 
@@ -219,7 +253,9 @@ _PATCHES = {
         _library.CHECKED_VERSION,
     ),
     "JPEG 2000": _Patch((_jpeg2000.PACKAGE,), lambda: _jpeg2000.patched, "it prints about some damaged images", _jpeg2000.CHECKED[-1]),
-    "audio": _Patch(("soundfile",), _sndfile.is_patched, "it prints about damaged files instead of the error's saying so", _sndfile.CHECKED_PACKAGE),
+    "audio": _Patch(
+        ("soundfile",), lambda: _sndfile.load(), "it prints about damaged files instead of the error's saying so", _sndfile.CHECKED_PACKAGE
+    ),
     "FITS": _Patch(("astropy",), _fits_codecs.is_guarded, "a damaged tile of a compressed image can end the process", _fits_codecs.CHECKED_VERSION),
 }
 
@@ -282,14 +318,19 @@ class _Extra(NamedTuple):
 
 _EXTRAS = {
     "audio": _Extra({"soundfile": "soundfile"}, "decoders.audio, readers.NemoAsr, readers.Lhotse"),
-    "video": _Extra({"torchcodec": "torchcodec"}, "decoders.video, readers.Video and VideoResize, GIF and AVIF images"),
+    "video": _Extra({"torchcodec": "torchcodec"}, "decoders.video, readers.Video and VideoResize, GIF, AVIF and HEIC images"),
     "remote": _Extra({"fsspec": "fsspec", "aiohttp": "aiohttp"}, "readers and imread of URLs"),
     "parquet": _Extra({"pyarrow": "pyarrow"}, "readers.Parquet"),
     "huggingface": _Extra({"datasets": "datasets"}, "readers.HuggingFace"),
     "coco": _Extra({"pycocotools": "pycocotools"}, "readers.COCO with pixelwise_masks"),
+    "albumentations": _Extra({"albumentations": "albumentations"}, "torch_ndd.albumentations"),
     "fits": _Extra({"astropy": "astropy"}, "readers.Fits"),
     "lz4": _Extra({"lz4": "lz4"}, "decoders.inflate"),
     "lmdb": _Extra({}, "readers.Caffe and Caffe2"),
+    "gpu": _Extra(
+        {"nvidia.nvjpeg2k": "nvidia-nvjpeg2k-cu13", "nvidia.nvtiff": "nvidia-nvtiff-cu13", "nvidia.libnvcomp": "nvidia-libnvcomp-cu13"},
+        "JPEG 2000, TIFF and decoders.inflate on a GPU",
+    ),
     "flow": _Extra({"cv2": "opencv-python-headless"}, "optical_flow"),
     "lightning": _Extra({"lightning": "lightning"}, "torch_ndd.lightning"),
     "nodes": _Extra({"torchdata": "torchdata"}, "torch_ndd.pytorch.nodes"),
@@ -309,10 +350,20 @@ def _extras(missing: list[Missing]) -> dict[str, str]:
         if lacking:
             extras[name] = f"- without {', '.join(lacking)}; for {extra.use}"
             missing.append(Missing(extra.use, f"{', '.join(lacking)} not installed", f"pip install torch_ndd[{name}]"))
+        elif name == "gpu" and (reason := _problem(_check_gpu_libraries)) is not None:
+            extras[name] = f"- {found}, which cannot be used; for {extra.use}"
+            missing.append(Missing(extra.use, reason, "pip install --upgrade torch_ndd[gpu]"))
         elif problem is not None:
             extras[name] = f"- {found}, without FFmpeg; for {extra.use}"
             missing.append(Missing(extra.use, problem, "install FFmpeg: apt-get install ffmpeg, or conda install ffmpeg"))
     return extras
+
+
+def _check_gpu_libraries() -> None:
+    """Raise RuntimeError for a library of the extra that cannot be used. No GPU is needed."""
+    for engine in _gpu_engines.OPTIONAL:
+        _gpu_engines.open_engine(engine, _library.folder().parent)
+    _nvcomp.open_library()
 
 
 class _Library(NamedTuple):

@@ -79,7 +79,7 @@ class Stateful:
 
     Args:
         loader: a ``ndd.DataLoader`` or a reader. Ranks that read the same shard (``mesh``) have equal states.
-        group: the process group that takes part in the checkpoint; by default all processes.
+        group: the process group that saves or loads the checkpoint; by default all processes.
 
     >>> import torch_ndd as ndd
     >>> loader = ndd.DataLoader(torch.utils.data.TensorDataset(torch.arange(6)), batch_size=2)

@@ -13,13 +13,15 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from ._core import native
 from ._core.context.device import DeviceLike
 from ._core.operators.arguments import Double, PerSample, Random, ShapeArg, Shared
-from ._core.operators.operator import T, launch, operator
+from ._core.operators.definition import Launch, Outputs
+from ._core.operators.operator import T, operator
 from ._core.values.batch import Batch, empty_batch
 from .ops._outputs import like, resized
 
@@ -31,6 +33,11 @@ __all__ = [
 # fmt: on
 
 _FLAGS = ("-O3", "-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-ffp-contract=off")
+
+
+def launch(out: Outputs, args: Sequence[Any] = (), **options: Any) -> Any:
+    """Return a :class:`Launch` from a body whose annotation is the type that the operator returns."""
+    return Launch(out, args, **options)
 
 
 def include_folder() -> Path:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ._core.context.pools import share_cpus
 from ._core.context.states import anything, check_state, keys, whole, yes_or_no
+from .batches._source import BatchSource
 from .distributed import Shard, shard
 from .loader import DataLoader
 from .readers import Reader
@@ -22,6 +23,7 @@ def _parent() -> Any:
 
 
 _Parent = _parent()
+_MAX_PLANNED = 1 << 24  # samples of an epoch; 300,000 are planned in a second
 _STATE = keys({"steps": whole()}, version=anything, reader=anything, seed=anything, ended=yes_or_no)
 
 
@@ -38,8 +40,10 @@ class DataModule(_Parent):
     Each process of the trainer reads its shard. In training all processes must take the same number of steps: if shards differ by one sample, the
     smaller ones repeat their last one. The CPUs of a machine are divided among the trainer's processes on it (:func:`torch_ndd.get_num_threads`).
 
-    With ``batches=`` among the options, which needs no ``batch_size``, epochs may differ in their number of steps. The trainer then gets no length:
-    pass it ``max_steps`` where a schedule needs one. The batches are those of training and validation; a factory of loaders gives each its own.
+    With ``batches=`` among the options, which needs no ``batch_size``, epochs may differ in their number of steps. The trainer then takes its loader
+    again for each epoch (``reload_dataloaders_every_n_epochs=1``), so that it knows the length of each. It has none for epochs of more than 16
+    million samples, whose planning would take a minute, and for costs that are read with the samples: pass it ``max_steps`` where a schedule needs
+    a number. The batches are those of training and validation; a factory of loaders gives each its own.
 
     Args:
         train: Factory of the reader of the training data, called with ``shard_id`` and ``num_shards``, and on several processes ``pad_shards``:
@@ -88,6 +92,8 @@ class DataModule(_Parent):
         if self._state is not None:
             loader.load_state_dict(self._state)
             self._state = None
+        if loader.differs_by_epoch and self.trainer is not None and loader.has_length():
+            self.trainer.reload_dataloaders_every_n_epochs = 1  # it reads the length once, and would cut off longer epochs
         return loader
 
     def val_dataloader(self) -> DataLoader | list[Any]:
@@ -156,7 +162,7 @@ class _TrainLoader:
 
     def __init__(self, loader: DataLoader, trainer: Any) -> None:
         self.loader, self._trainer = loader, trainer
-        self._length = 0  # of a resumed epoch
+        self._length = 0  # of a resumed epoch, or of batches by cost
         self._first = 0  # steps of a resumed epoch before it
         self._states: dict[int, dict[str, Any]] = {}  # after the last two batches, by their number in the epoch
 
@@ -166,12 +172,43 @@ class _TrainLoader:
         return _TrainLoop(self)
 
     def __len__(self) -> int:
-        batches = self.loader.batches
-        if batches is not None and not batches.divides:  # Lightning asks once, and would cut off longer epochs
-            raise TypeError("lightning.DataModule: epochs of batches by cost differ in their number of steps")
+        if self.differs_by_epoch:
+            self._length = self._length or self._count_planned()
+            return self._length
         # Lightning subtracts the steps before the checkpoint from this. If the checkpoint had larger batches or more processes, these steps and the
         # rest of the epoch are more than an epoch; if they are fewer, this loader just ends.
         return max(len(self.loader), self._length)
+
+    def has_length(self) -> bool:
+        """Return whether the number of steps is known."""
+        try:
+            return len(self) >= 0
+        except TypeError:
+            return False
+
+    @property
+    def differs_by_epoch(self) -> bool:
+        """Whether epochs differ in their number of steps."""
+        return isinstance(self.loader.reader, BatchSource) and not self.loader.reader.batches.divides
+
+    def _count_planned(self) -> int:
+        """Return the number of steps of the epoch that the next loop begins. Raise TypeError if it is not known."""
+        source: Any = self.loader.reader
+        position = self.loader.state_dict()["reader"]
+        # A loop that Lightning left after its last step has not ended for the loader.
+        epoch = position["epoch"] + (self.loader._delivered and source.has_begun(position))
+        if source.reader.count_epoch_samples(epoch) > _MAX_PLANNED:
+            raise TypeError(f"lightning.DataModule: the steps of more than {_MAX_PLANNED} samples are not planned for their number")
+        return source.count_epoch_steps(epoch) + self._count_resumed()
+
+    def _count_resumed(self) -> int:
+        """Return the steps from which the trainer goes on counting, in an epoch that it begins."""
+        if self._trainer is None:
+            return 0
+        loop = self._trainer.fit_loop
+        counted = loop.epoch_loop.batch_progress.current
+        # Of a checkpoint at the end of the last step of an epoch it keeps the number of the step: the step was not completed.
+        return counted.ready if loop.restarting and counted.completed < counted.ready else 0
 
     def state_dict(self) -> dict[str, Any]:
         if self._trainer is None:
@@ -190,7 +227,12 @@ class _TrainLoader:
         self._states, self._length, self._first = {}, 0, 0
         try:
             # After the last of its batches Lightning begins another epoch, unless there are more batches now: then it goes on with this one.
-            if steps and not (ended and steps >= len(self.loader)):
+            planned = self.differs_by_epoch and self._count_planned() > 0
+            if planned and ended and self._trainer is not None:
+                # If the trainer had not counted the epoch, it ends after as many steps as it had.
+                progress = self._trainer.fit_loop.epoch_progress.current
+                self._length = steps if progress.processed < progress.ready else 0
+            elif steps and not (ended and steps >= len(self.loader)):
                 self._first = steps
                 self._length = steps + self.loader.reader.count_batches_left(self.loader.batch_size, self.loader.drop_last)
         except TypeError:  # a source without a length
@@ -204,7 +246,13 @@ class _TrainLoop(Iterator[Any]):
         self._owner, self._batches, self._number = owner, iter(owner.loader), owner._first
 
     def __next__(self) -> Any:
-        batch, owner = next(self._batches), self._owner
+        owner = self._owner
+        try:
+            batch = next(self._batches)
+        except StopIteration:
+            if owner._trainer is None:  # trainers get a new loader for each epoch
+                owner._length = 0
+            raise
         self._number += 1
         owner._states[self._number] = owner.loader.state_dict()
         owner._states.pop(self._number - 2, None)

@@ -214,6 +214,7 @@ class DataLoader:
 
     def _begin(self, loop: "_Loop") -> Iterator[Any]:
         """End the running loop, and return the batches of the reader for another one."""
+        # One loop at a time, as the reader has one position: a later loop ends the earlier one, which then raises.
         before = None if self._loop is None else self._loop()
         self._end_loop()
         if before is not None:
@@ -255,6 +256,7 @@ class DataLoader:
         """Resolve the oldest place with the result of ``prepare``; None if the loop is over. So the order does not depend on threads."""
         with self._preparing:
             place = places.popleft()
+            # The loop was left before its batch was begun.
             if not place.set_running_or_notify_cancel():
                 return
             try:
@@ -270,7 +272,7 @@ class DataLoader:
             stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
             context = EvalContext(thread_pool=caller.own_pool, device_id=caller.device_id, cuda_stream=stream)
             generator, (epoch, _) = self._generator(), self.reader.locate_next_batch()
-            with watch.reading(), mode, context, using_rng(generator):  # a mix calls the functions of its sources
+            with watch.reading(), mode, context, using_rng(generator, of_batch=True):  # a mix calls the functions of its sources
                 outputs = next(batches, None)
             if outputs is None:
                 return None
@@ -280,10 +282,11 @@ class DataLoader:
             samples = outputs.samples if isinstance(outputs, Collated) else count_of(outputs)
             if self.drop_last and reader.is_incomplete(samples, self.batch_size or 1):
                 return self._prepare(batches, mode, caller)  # which ends the reader's epoch
+            # The state after this batch, taken on the thread that reads: the reader itself is ahead of the program.
             after = reader.state_dict()
             watch.samples += samples
             watch.note_sources(epoch, _sources(outputs))
-            with watch.calling(), mode, context, using_rng(generator):
+            with watch.calling(), mode, context, using_rng(generator, of_batch=True):
                 # Without functions the user gets the containers of torch's default_collate.
                 plain = self._before is None and self.fn is None
                 result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and plain) else outputs

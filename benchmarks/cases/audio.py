@@ -113,6 +113,13 @@ CASES = (
         data="speech",
     ),
     Case(
+        "power_spectrum of a prime length",
+        ndd=lambda ndd, types, x: ndd.power_spectrum(x, nfft=63997),
+        np=lambda x: np.square(np.abs(_scipy("fft").rfft(x, 63997))),
+        tv=lambda v2, x: torch.fft.rfft(x, 63997).abs().square_(),
+        data="speech",
+    ),
+    Case(
         "augment.spec_augment",
         ndd=lambda ndd, types, x: ndd.augment.spec_augment(x),
         data="features",

@@ -11,7 +11,7 @@ _CLASSES = torch.arange(16) % 10
 
 
 def _each(policy: Any, images: torch.Tensor) -> torch.Tensor:
-    """torchvision draws once for all that it is given, so every image is given by itself."""
+    """torchvision draws once for all images of a call, so each image is a call."""
     return torch.cat([policy(image) for image in images.split(1)])
 
 

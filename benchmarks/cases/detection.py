@@ -66,21 +66,21 @@ ANCHORS = list(_anchors())
 
 
 @functools.cache
-def _labels(module: str) -> Any:
+def _labels(module: str, samples: int) -> Any:
     ndd = importlib.import_module(module)
-    return ndd.batch(np.arange(_BATCH * _BOXES, dtype=np.int32).reshape(_BATCH, _BOXES)).evaluate()
+    return ndd.batch(np.arange(samples * _BOXES, dtype=np.int32).reshape(samples, _BOXES)).evaluate()
 
 
 @functools.cache
-def _vertices(module: str) -> Any:
+def _vertices(module: str, samples: int) -> Any:
     ndd = importlib.import_module(module)
-    return ndd.batch(np.random.default_rng(1).uniform(0, 640, (_BATCH, 600, 2)).astype(np.float32)).evaluate()
+    return ndd.batch(np.random.default_rng(1).uniform(0, 640, (samples, 600, 2)).astype(np.float32)).evaluate()
 
 
 @functools.cache
-def _masks_chosen(module: str) -> Any:
+def _masks_chosen(module: str, samples: int) -> Any:
     ndd = importlib.import_module(module)
-    return ndd.batch(np.array([[3, 1, 17, 28, 9]] * _BATCH, np.int32)).evaluate()
+    return ndd.batch(np.array([[3, 1, 17, 28, 9]] * samples, np.int32)).evaluate()
 
 
 @functools.cache
@@ -119,14 +119,14 @@ CASES = (
     ),
     Case(
         "box_encoder, 64x20 boxes, 8732 anchors",
-        ndd=lambda ndd, types, x: ndd.box_encoder(x, _labels(ndd.__name__), anchors=ANCHORS)[0],
+        ndd=lambda ndd, types, x: ndd.box_encoder(x, _labels(ndd.__name__, x.batch_size), anchors=ANCHORS)[0],
         data="boxes",
     ),
     Case(
         "random_bbox_crop, 64x20 boxes",
         ndd=lambda ndd, types, x: ndd.random_bbox_crop(
             x,
-            _labels(ndd.__name__),
+            _labels(ndd.__name__, x.batch_size),
             scaling=[0.3, 1.0],
             aspect_ratio=[0.5, 2.0],
             thresholds=[0.1, 0.3, 0.5],
@@ -150,7 +150,9 @@ CASES = (
     ),
     Case(
         "segmentation.select_masks, 64x30 polygons",
-        ndd=lambda ndd, types, x: ndd.segmentation.select_masks(_masks_chosen(ndd.__name__), x, _vertices(ndd.__name__))[1],
+        ndd=lambda ndd, types, x: ndd.segmentation.select_masks(_masks_chosen(ndd.__name__, x.batch_size), x, _vertices(ndd.__name__, x.batch_size))[
+            1
+        ],
         data="polygons",
     ),
     Case(

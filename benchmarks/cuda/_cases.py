@@ -44,6 +44,7 @@ class GpuCase:
         samples: How many.
         bar: What it has to reach.
         traffic: The bytes that must be read and written, from those of the whole input and the output.
+        instructions: Of the threads for each element of the output, where these bound the kernel more than the bytes, counted in its machine code.
     """
 
     name: str
@@ -53,6 +54,7 @@ class GpuCase:
     samples: int = SAMPLES
     bar: str | None = None
     traffic: Callable[[int, int], int] = lambda inputs, outputs: inputs + outputs
+    instructions: float = 0.0
 
 
 @functools.cache
@@ -100,6 +102,20 @@ def _traffic(name: str) -> Callable[[int, int], int]:
     return lambda inputs, outputs: inputs + outputs
 
 
+# The headers of the kernels in csrc/ndd/resample and audio_resample.cu say where the instructions are. Enlarging by torch's rule is not counted.
+_INSTRUCTIONS = {
+    "resize 224, linear, antialias": 110.0,
+    "resize 224, linear": 40.0,
+    "resize 224, linear, antialias, torch's rule": 80.0,
+    "resize 224, cubic, antialias, torch's rule": 105.0,
+    "random_resized_crop 224": 110.0,
+    "tensor_resize 224": 110.0,
+    # 3.75 for each of 32 and of 96 taps, and 15 besides.
+    "audio_resample, 16 to 44.1 kHz": 135.0,
+    "audio_resample, 44.1 to 16 kHz": 375.0,
+}
+
+
 def _bar(name: str) -> str | None:
     return BANDWIDTH if _BANDWIDTH.match(name) else RIVALS if _RIVALS.match(name) else None
 
@@ -120,6 +136,7 @@ def _make_samples() -> list[GpuCase]:
             _samples(name, case.data),
             _bar(name),
             _traffic(name),
+            _INSTRUCTIONS.get(name, 0.0),
         )
         for name, case in CASES.items()
         if not _LEFT_OUT.match(name)
@@ -137,12 +154,43 @@ def _make_samples() -> list[GpuCase]:
         ),
         GpuCase("brightness, ragged", lambda ndd, types, x: ndd.brightness(x, brightness=1.3), data="ragged", bar=BANDWIDTH),
         GpuCase("flip, horizontal, ragged", lambda ndd, types, x: ndd.flip(x, horizontal=1), data="ragged", bar=BANDWIDTH),
+        *(
+            GpuCase(f"{name}{', ragged' if data == 'ragged' else ''}", call, data=data, instructions=count)
+            for data in ("vga", "ragged")
+            for name, call, count in _normalized_resizes()
+        ),
         GpuCase("resize 224, linear, antialias, ragged", lambda ndd, types, x: ndd.resize(x, size=[224, 224]), data="ragged", bar=RIVALS),
         GpuCase(
             "rotate 15 degrees, ragged", lambda ndd, types, x: ndd.rotate(x, angle=15.0, keep_size=True, fill_value=0.0), data="ragged", bar=RIVALS
         ),
     ]
     return [*same, *more]
+
+
+def _normalized_resizes() -> list[tuple[str, Callable[[Any, Any, Any], Any], float]]:
+    """What follows a decoder in a training job, as one operator and as two, with the instructions for an element."""
+
+    def draw_mirrors(ndd: Any, x: Any) -> Any:
+        return ndd.random.coin_flip(batch_size=x.batch_size, probability=0.5)
+
+    def resize_by_torch(ndd: Any, types: Any, x: Any) -> Any:
+        return ndd.resize_crop_mirror(x, size=[224, 224], mirror=draw_mirrors(ndd, x), rule="torch", mean=_MEAN, std=_STD)
+
+    def crop(ndd: Any, types: Any, x: Any) -> Any:
+        return ndd.random_resized_crop(x, size=224, mirror=draw_mirrors(ndd, x), mean=_MEAN, std=_STD)
+
+    def crop_to_half(ndd: Any, types: Any, x: Any) -> Any:
+        return ndd.random_resized_crop(x, size=224, mirror=draw_mirrors(ndd, x), mean=_MEAN, std=_STD, dtype=ndd.float16)
+
+    def crop_then_normalize(ndd: Any, types: Any, x: Any) -> Any:
+        return ndd.crop_mirror_normalize(ndd.random_resized_crop(x, size=224), mirror=draw_mirrors(ndd, x), mean=_MEAN, std=_STD)
+
+    return [
+        ("random_resized_crop 224, normalized", crop, 115.0),
+        ("random_resized_crop 224, normalized to float16", crop_to_half, 115.0),
+        ("random_resized_crop 224, then crop_mirror_normalize", crop_then_normalize, 120.0),
+        ("resize_crop_mirror 224, torch's rule, normalized", resize_by_torch, 85.0),
+    ]
 
 
 def samples_of(data: str, count: int) -> list[np.ndarray]:

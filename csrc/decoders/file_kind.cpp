@@ -90,7 +90,8 @@ constexpr Kind kKinds[] = {
 };
 
 bool has(const uint8_t* data, size_t size, size_t at, std::string_view mark) {
-  return at + mark.size() <= size && !std::memcmp(data + at, mark.data(), mark.size());
+  // memcmp() takes no null pointer, which an empty mark has.
+  return mark.empty() || (at + mark.size() <= size && !std::memcmp(data + at, mark.data(), mark.size()));
 }
 
 // Netpbm: P1 to P6 and white space.

@@ -95,7 +95,7 @@ NDD_KERNEL(decoders_image_slice, CPU, decode_image)
 // Called by Python before the first image is decoded, and with an empty `library` before the first on a GPU. `extensions` are paths, one
 // per line; `patch`: see load_nvimgcodec(). Returns the reason of a failure, or null.
 NDD_EXPORT(release, const char*, ndd_load_image_codecs, (const char* library, const char* extensions, int patch)) {
-  static std::string reason;
+  thread_local std::string reason;
   try {
     std::vector<std::string> paths;
     std::istringstream lines(extensions);
@@ -106,5 +106,14 @@ NDD_EXPORT(release, const char*, ndd_load_image_codecs, (const char* library, co
   } catch (const std::exception& error) {
     reason = error.what();
     return reason.c_str();
+  }
+}
+
+// Whether load_gpu_extensions() has loaded an extension, by name.
+NDD_EXPORT(keep, int, ndd_has_gpu_extension, (const char* name)) {
+  try {
+    return static_cast<int>(ndd::nvimgcodec().gpu_extensions.count(name));
+  } catch (const std::exception&) {
+    return 0;  // no codec is loaded yet
   }
 }

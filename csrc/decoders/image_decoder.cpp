@@ -8,6 +8,7 @@
 #include "decoders/codecs/nvimgcodec_library.h"
 #include "decoders/decoded_pixels.h"
 #include "decoders/file_kind.h"
+#include "decoders/gpu/device_images.h"
 #include "decoders/headers/file_header.h"
 #include "decoders/jpeg/area.h"
 #include "decoders/jpeg/libjpeg.h"
@@ -85,7 +86,7 @@ void check_same(const ImageHeader& header, const FileHeader& own) {
 }
 
 [[noreturn]] void reject_format(const EncodedImage& file) {
-  codec_error("not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000, GIF, AVIF)" + other_kind(file.data, file.size));
+  codec_error("not an image of a supported format (JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000, GIF, AVIF, HEIC)" + other_kind(file.data, file.size));
 }
 
 // Whether our own parser suffices. It does for the size of most JPEGs: 64 headers take 20 us, with nvImageCodec's parser 70 us, on the
@@ -137,7 +138,13 @@ bool begins_with(const EncodedImage& image, size_t at, std::string_view mark) {
 const char* format_decoded_by_python(const EncodedImage& image) {
   if (is_jpeg2000(image)) return "JPEG 2000";
   if (begins_with(image, 0, "GIF87a") || begins_with(image, 0, "GIF89a")) return "GIF";
-  return begins_with(image, 4, "ftypavif") || begins_with(image, 4, "ftypavis") ? "AVIF" : nullptr;
+  if (begins_with(image, 4, "ftypavif") || begins_with(image, 4, "ftypavis")) return "AVIF";
+  if (begins_with(image, 4, "ftyphei") || begins_with(image, 4, "ftyphev")) return "HEIC";
+  // AVIF or HEIC, which their lists of brands tell (torch_ndd/decoders/_heif_header.py).
+  for (const char* brand : {"ftypmif1", "ftypmif2", "ftypmsf1"}) {
+    if (begins_with(image, 4, brand)) return "HEIF";
+  }
+  return nullptr;
 }
 
 // Whether libjpeg can decode it at a fraction of its size.
@@ -258,6 +265,7 @@ Codec& ImageDecoder::State::codec_of(const std::string& name, bool by_opencv) {
 ImageHeader ImageDecoder::State::parse(const EncodedImage& encoded, ReadFor use) {
   if (encoded.size == 0) codec_error("the file is empty");
   if (is_raw_image(encoded)) return read_raw_header(encoded);
+  if (is_device_image(encoded)) return header_of_device_image(find_device_image(encoded));
   if (const char* format = format_decoded_by_python(encoded)) codec_error(format + std::string(" data were not decoded by the caller"));
   const FileHeader own = read_file_header(encoded, use != ReadFor::peek);
   if (!own.codec) reject_format(encoded);
@@ -380,9 +388,13 @@ void ImageDecoder::decode(const EncodedImage& image, const DecodeOptions& option
   if (expected.height != shape.height || expected.width != shape.width || expected.channels != shape.channels) {
     codec_error("the encoded image changed after the call");
   }
+  if (header.codec == kDeviceCodec) codec_error("the image was decoded for a GPU");
   if (header.codec == kRawCodec) return convert_raw_image(image, header, options, out, out_dtype);
   if (header.codec == "bmp") return decode_bmp(image, header, options, out, out_dtype);
 
+  // nvImageCodec has a limit too, but passes a file that exceeds it on to OpenCV.
+  const double pixels = static_cast<double>(header.height) * static_cast<double>(header.width);
+  if (header.codec == "jpeg" && has_too_many_scans(image, pixels)) reject_scans(max_scans(pixels));
   // Up to three steps, each from one buffer into the next and the last one into the output: decode, orient, convert.
   if (options.eighths < kWholeScale && !can_be_scaled(header)) codec_error("the encoded image changed after the call");
   // decode_steps() computes with the scaled image, decode_scaled() with both sizes.

@@ -47,7 +47,7 @@ struct ImageShape {
   int64_t height, width, channels;
 };
 
-// Returns the name of a format that Python decodes, else null. nvImageCodec has no GIF and AVIF; JPEG 2000 must not reach it: its CPU decoder
+// Returns the name of a format that Python decodes, else null. nvImageCodec has no GIF, AVIF and HEIC; JPEG 2000 must not reach it: its CPU decoder
 // is OpenCV's, which passes an uninitialized pointer to OpenJPEG, and OpenJPEG writes through it if a header is damaged (SIGSEGV for 2 % of
 // mutated files).
 const char* format_decoded_by_python(const EncodedImage& image);

@@ -42,4 +42,13 @@ class Args {
   int64_t rows_, cols_;
 };
 
+// Throws unless there is a row for all samples or one for each, of at least `cols` numbers. Python passes such rows, but torch.ops can call a kernel with
+// others.
+template <class T>
+void check_rows(const char* op, const char* name, const Args<T>& args, int64_t samples, int64_t cols = 1) {
+  if (samples > 0 && ((args.rows() != 1 && args.rows() != samples) || args.cols() < cols))
+    fail(Error::Value, op, ": ", name, " must have ", cols, " numbers for each of ", samples, " samples, got ", args.rows(), " rows of ",
+         args.cols());
+}
+
 }  // namespace ndd

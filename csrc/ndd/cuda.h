@@ -35,6 +35,14 @@ inline void check_cuda(cudaError_t status, const char* what) {
   fail(what, ": CUDA error: ", cudaGetErrorString(status));
 }
 
+// Of the current device, for the size of a grid that fills it in a single wave: each further wave costs 1 to 2 us. Never for what a result depends on:
+// reductions divide into chunks by a constant, because the order of a sum must be the same on every device.
+inline int64_t multiprocessors() {
+  int count = 1;
+  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, current_cuda_device()), "cudaDeviceGetAttribute");
+  return count;
+}
+
 // The grid of a kernel whose threads stride over the elements of a sample in x and over the samples in y. A launch may have 65535 blocks in y; 2^16 in x
 // keep any GPU busy for many waves.
 inline dim3 batch_grid(int64_t elements, int64_t elements_per_block, int64_t samples, int64_t max_blocks = 1 << 16) {

@@ -11,6 +11,8 @@
 #include <mutex>
 #include <utility>
 
+#include "ndd/stream/outside_capture.h"
+
 namespace ndd {
 
 class PinnedRing {
@@ -47,25 +49,13 @@ class PinnedRing {
  private:
   static constexpr size_t kAlignment = 64;
 
-  // Allocating and querying would invalidate a CUDA graph that another thread captures at the time, unless this thread's mode is relaxed.
-  class Relaxed {
-   public:
-    Relaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-    ~Relaxed() { cudaThreadExchangeStreamCaptureMode(&mode_); }
-    Relaxed(const Relaxed&) = delete;
-    Relaxed& operator=(const Relaxed&) = delete;
-
-   private:
-    cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
-  };
-
   static PinnedRing* clear_error() {
     cudaGetLastError();
     return nullptr;
   }
 
   static std::unique_ptr<PinnedRing> make() {
-    const Relaxed relaxed;
+    const OutsideCapture relaxed;
     auto ring = std::unique_ptr<PinnedRing>(new PinnedRing);
     void* memory = nullptr;
     bool complete = cudaHostAlloc(&memory, kParts * kPartBytes, cudaHostAllocDefault) == cudaSuccess;
@@ -76,7 +66,7 @@ class PinnedRing {
   }
 
   bool begin_next_part(cudaStream_t stream) {
-    const Relaxed relaxed;
+    const OutsideCapture relaxed;
     const size_t next = (part_ + 1) % kParts;
     // Never recorded events count as done.
     if (cudaEventQuery(copied_[next]) != cudaSuccess || cudaEventRecord(copied_[part_], stream) != cudaSuccess) {

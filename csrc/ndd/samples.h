@@ -54,6 +54,20 @@ class Samples {
   std::shared_ptr<const Table> table_;
 };
 
+// Throws unless `out` has `samples` samples of volume_of(i) elements. Python allocates outputs that fit, but torch.ops can call a kernel with others.
+template <class VolumeOf>
+void check_outputs(const char* op, const Samples& out, int64_t samples, VolumeOf volume_of) {
+  if (out.size() != samples) fail(Error::Value, op, ": the output must have ", samples, " samples, got ", out.size());
+  for (int64_t i = 0; i < samples; ++i)
+    if (const int64_t volume = volume_of(i); out.volume(i) != volume)
+      fail(Error::Value, op, ": sample ", i, " of the output must have ", volume, " elements, got ", out.volume(i));
+}
+
+// For outputs with the shapes of the input.
+inline void check_outputs(const char* op, const Samples& out, const Samples& in) {
+  check_outputs(op, out, in.size(), [&](int64_t i) { return in.volume(i); });
+}
+
 // The inputs of an operator that takes a list of them. The dispatcher has no lists of optional tensors: `shapes` holds a one-dimensional tensor where an
 // input is dense.
 std::vector<Samples> samples_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes);

@@ -28,12 +28,14 @@ using torch::headeronly::DeviceType;
 using torch::headeronly::ScalarType;
 using Device = torch::stable::Device;
 
+// A handle of our own to the same tensor; torch's object releases only its own.
 Tensor ours(const torch::stable::Tensor& tensor) {
   AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensor.get(), &handle));
   return Tensor(handle);
 }
 
+// An empty axis counts as one element, as in torch, so that no stride is 0.
 std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t step = 1;
@@ -135,6 +137,9 @@ Tensor tensor_over(void* data, int64_t bytes, void (*release)(void* data, size_t
 }
 
 Tensor pinned_tensor(int64_t bytes) { return ours(torch::stable::empty({bytes}, ScalarType::Byte, std::nullopt, Device(DeviceType::CPU), true)); }
+
+// 1: without waiting for a GPU.
+void copy_tensor(const Tensor& to, const Tensor& from) { STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_copy_(to.handle(), from.handle(), 1)); }
 
 #ifdef USE_CUDA
 Tensor cuda_tensor(int64_t bytes, int device) { return unfilled_cuda_tensor({bytes}, DType::uint8, device); }

@@ -53,6 +53,9 @@ Tensor tensor_over(void* data, int64_t bytes, void (*release)(void* data, size_t
 Tensor pinned_tensor(int64_t bytes);
 Tensor cuda_tensor(int64_t bytes, int device);
 
+// Copies the values of a tensor of the same shape and type: on torch's current stream if one of them is on a GPU, without waiting if the other is pinned.
+void copy_tensor(const Tensor& to, const Tensor& from);
+
 // Torch's current CUDA stream of the device.
 void* current_stream_of(int device);
 

@@ -61,9 +61,10 @@ class NpyHeaders {
 // The phases of a ReadRequest: measure() reads headers and computes windows, allocate() places them, read() fills them.
 class NpyRequest : public ReadRequest {
  public:
-  NpyRequest(std::shared_ptr<NpyHeaders> headers, FileRanges files, std::vector<NpyRoi> rois, float fill)
+  NpyRequest(std::shared_ptr<NpyHeaders> headers, FileRanges files, std::vector<NpyRoi> rois, float fill, bool only_headers)
       : ReadRequest(static_cast<int64_t>(files.parts.size())), known_(std::move(headers)), files_(std::move(files)), rois_(std::move(rois)),
-        fill_(fill), opened_(files_.parts.size()), headers_(files_.parts.size()), windows_(files_.parts.size()), offsets_(files_.parts.size() + 1) {}
+        fill_(fill), only_headers_(only_headers), opened_(files_.parts.size()), headers_(files_.parts.size()), windows_(files_.parts.size()),
+        offsets_(files_.parts.size() + 1) {}
 
   const std::vector<NpyHeader>& headers() const { return headers_; }
   const std::vector<NpyWindow>& windows() const { return windows_; }
@@ -111,6 +112,7 @@ class NpyRequest : public ReadRequest {
       at += volume * header.item_bytes;
     }
     offsets_.back() = at;
+    if (only_headers_) return;
     // Too little memory is reported for the largest array.
     try {
       memory_ = allocate_memory(at);
@@ -121,7 +123,7 @@ class NpyRequest : public ReadRequest {
 
   void read(int64_t part) override {
     const auto k = static_cast<size_t>(part);
-    // Without memory all parts have failed already.
+    // Without memory all parts have failed already, or only headers are read.
     if (!memory_ || windows_[k].volume == 0) return;
     auto file = std::move(opened_[k]);
     if (!file) file = std::make_shared<const OpenFile>(files_.path(part));
@@ -133,6 +135,7 @@ class NpyRequest : public ReadRequest {
   const FileRanges files_;
   const std::vector<NpyRoi> rois_;  // one for all samples, or one for each
   const float fill_;
+  const bool only_headers_;  // something else reads the elements
   std::vector<std::shared_ptr<const OpenFile>> opened_;
   std::vector<NpyHeader> headers_;
   std::vector<NpyWindow> windows_;
@@ -156,11 +159,11 @@ NDD_EXPORT(keep, void*, ndd_npy_headers_make, ()) { return new Headers(std::make
 NDD_EXPORT(keep, void, ndd_npy_headers_release, (void* headers)) { delete static_cast<Headers*>(headers); }
 
 // Starts to read whole files, see ndd_ranges_start. `start` and `end` are tables of (rows, columns) with 0, 1 or n rows; `flags`: start is
-// relative, end is relative, end is a shape, there are axes.
+// relative, end is relative, end is a shape, there are axes. With `only_headers` the elements are not read.
 NDD_EXPORT(release, void*, ndd_npy_start,
            (void* headers, const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, int64_t n, const double* start,
             int64_t start_rows, int64_t start_columns, const double* end, int64_t end_rows, int64_t end_columns, const int64_t* flags,
-            const int64_t* axes, int64_t n_axes, int64_t policy, double fill)) {
+            const int64_t* axes, int64_t n_axes, int64_t policy, double fill, int64_t only_headers)) {
   std::vector<ndd::NpyRoi> rois(static_cast<size_t>(std::max<int64_t>({1, start_rows, end_rows})));
   for (size_t i = 0; i < rois.size(); ++i) {
     // A table with one row applies to every sample.
@@ -178,7 +181,7 @@ NDD_EXPORT(release, void*, ndd_npy_start,
   }
   auto request = std::make_shared<ndd::NpyRequest>(headers ? *static_cast<Headers*>(headers) : nullptr,
                                                    ndd::file_ranges(root, paths, offsets, numbers, nullptr, nullptr, n), std::move(rois),
-                                                   static_cast<float>(fill));
+                                                   static_cast<float>(fill), only_headers != 0);
   ndd::start_reading(request);
   return new ndd::ReadRequestPtr(std::move(request));
 }
@@ -192,4 +195,13 @@ NDD_EXPORT(keep, int64_t, ndd_npy_shapes, (void* handle, int64_t* dtype, int64_t
     for (const auto& window : request.windows()) shapes = std::copy(window.extent.begin(), window.extent.end(), shapes);
   }
   return ndim;
+}
+
+// Returns, after reading, where the elements of each sample begin in its file, or -1 for elements in another order than a batch has them:
+// big-endian, or the first axis contiguous.
+NDD_EXPORT(keep, void, ndd_npy_positions, (void* handle, int64_t* positions)) {
+  for (const auto& header : ndd::arrays(reinterpret_cast<int64_t>(handle)).headers()) {
+    const bool reordered = header.swapped || (header.fortran_order && header.shape.size() > 1);
+    *positions++ = reordered ? -1 : header.data;
+  }
 }

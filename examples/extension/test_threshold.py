@@ -14,6 +14,6 @@ def reference(image: np.ndarray, at: float, below: float = 0.0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "float32"])
-def test_threshold(dtype: str) -> None:
+def test_threshold_equals_the_reference(dtype: str) -> None:
     arguments = {"at": Each([10.0, 100.0, 200.0]), "below": Each([1.0, 2.0, 3.0])}
     check_operator(Case("threshold", dtype, images("HWC", dtype), arguments, layout="HWC", reference=reference, call=threshold))

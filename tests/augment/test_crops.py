@@ -57,6 +57,27 @@ def test_crops_equal_crop_and_resize(interp_type: str, rule: Any, layout: str, r
         np.testing.assert_array_equal(np.asarray(crop.cpu()), np.asarray(expected))
 
 
+@pytest.mark.parametrize("rule", ["torch", "pillow", "pillow_12"])
+@pytest.mark.parametrize("channels", [3, 4])
+@pytest.mark.parametrize("threads", [1, 8])
+def test_crops_of_an_image_share_its_rows(rule: Any, channels: int, threads: int) -> None:
+    ndd.set_num_threads(threads)  # a task for all crops of an image, or for each crop
+    generator = np.random.default_rng(2)
+    images = [generator.integers(0, 256, (*extents, channels)).astype(np.uint8) for extents in [(211, 190), (16, 300), (15, 40), (97, 35)]]
+    # The whole image, its last pixels, a few rows, a few columns, a high and a wide window, and windows that are enlarged and reduced a lot.
+    windows = [
+        [[0, 0, h, w], [h - 13, w - 9, 13, 9], [h // 3, 0, 3, w], [0, w // 3, h, 3], [0, w - 20, h, 20], [h - 8, 0, 8, w], [1, 1, h - 1, w - 1]]
+        for h, w, _ in [image.shape for image in images]
+    ]
+    sizes = [[64, 48], 17, 24, [40, 33], [9, 30], [30, 19], [3, 16]]
+    for interp_type, antialias in ((ndd.types.INTERP_CUBIC, True), (ndd.types.INTERP_LINEAR, False), (ndd.types.INTERP_LANCZOS3, True)):
+        how: dict[str, Any] = {"rule": rule, "interp_type": interp_type, "antialias": antialias}
+        crops = ndd.multi_crop(ndd.batch(images, layout="HWC"), windows=windows, sizes=sizes, **how)
+        for k, size in enumerate(sizes):
+            expected = ndd.resize(cut(images, np.array(windows), k), size=[size, size] if isinstance(size, int) else size, **how)
+            np.testing.assert_array_equal(np.asarray(crops[k]), np.asarray(expected.stack()))
+
+
 def test_dalis_rule_sees_the_pixels_around_a_window() -> None:
     images = make_images()
     windows = make_windows(images)

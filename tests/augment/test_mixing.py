@@ -48,6 +48,14 @@ def test_mixup_rounds_like_arithmetic(dtype: torch.dtype, shape: tuple[int, ...]
     assert torch.equal(mixed.torch(), x * weight + x[order] * (1 - weight))
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.int16])
+@pytest.mark.parametrize("shape", [(9, 12, 3), (600, 1000, 3)], ids=["small", "larger than caches"])
+def test_mixup_converts_the_sum_once(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    batch = images(10, torch.uint8, shape)
+    floats = augment.mixup(batch, dtype=ndd.float32, rng=ndd.random.RNG(3))
+    assert torch.equal(augment.mixup(batch, dtype=dtype, rng=ndd.random.RNG(3)).torch(), ndd.cast(floats, dtype=dtype).torch())
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.float16, torch.float32])
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 def test_cutmix_replaces_a_box(dtype: torch.dtype, layout: str, device: str) -> None:
@@ -146,7 +154,7 @@ def test_inputs_are_unchanged_and_may_be_pending(function: Callable[..., Any]) -
 
 @each
 @pytest.mark.parametrize(
-    ("error", "text", "given"),
+    ("error", "text", "options"),
     [
         (TypeError, "Batch", {"images": torch.zeros(2, 4, 5, 3)}),
         (ValueError, r"equal shapes.*\(4, 5, 3\).*resize", {"images": ndd.batch([torch.zeros(4, 5, 3), torch.zeros(5, 5, 3)])}),
@@ -160,8 +168,8 @@ def test_inputs_are_unchanged_and_may_be_pending(function: Callable[..., Any]) -
         (ValueError, "random.RNG", {"rng": 1}),
     ],
 )
-def test_mixing_rejects_invalid_arguments(function: Callable[..., Any], error: type[Exception], text: str, given: dict[str, Any]) -> None:
-    arguments = {"images": images(2), "labels": None, **given}
+def test_mixing_rejects_invalid_arguments(function: Callable[..., Any], error: type[Exception], text: str, options: dict[str, Any]) -> None:
+    arguments = {"images": images(2), "labels": None, **options}
     with pytest.raises(error, match=f"(?s){function.__name__}: .*{text}"):
         function(arguments.pop("images"), arguments.pop("labels"), **arguments)
 

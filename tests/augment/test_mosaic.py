@@ -164,7 +164,7 @@ def test_mosaic_repeats_with_a_seed(threads: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "text", "given"),
+    ("error", "text", "options"),
     [
         (TypeError, "Batch", {"images": torch.zeros(4, 5, 3)}),
         (ValueError, "layout", {"images": ndd.batch(torch.zeros(2, 3, 4, 5), layout="CHW")}),
@@ -180,8 +180,8 @@ def test_mosaic_repeats_with_a_seed(threads: int) -> None:
         (ValueError, "random.RNG", {"rng": 1}),
     ],
 )
-def test_mosaic_rejects_invalid_arguments(error: type[Exception], text: str, given: dict[str, Any]) -> None:
-    arguments = {"images": plain_images(True), "output_size": [8, 8], **given}
+def test_mosaic_rejects_invalid_arguments(error: type[Exception], text: str, options: dict[str, Any]) -> None:
+    arguments = {"images": plain_images(True), "output_size": [8, 8], **options}
     with pytest.raises(error, match=f"(?s)mosaic: .*{text}"):
         augment.mosaic(arguments.pop("images"), **arguments)
 

@@ -337,7 +337,7 @@ BATCH = ndd.batch(torch.zeros(2, 4, 5, 3, dtype=torch.uint8), layout="HWC")
 
 
 @pytest.mark.parametrize(
-    ("error", "text", "given"),
+    ("error", "text", "options"),
     [
         (TypeError, "Batch or one image", {"images": [1, 2]}),
         (ValueError, "three dimensions", {"images": torch.zeros(2, 4, 5, 3)}),
@@ -359,22 +359,22 @@ BATCH = ndd.batch(torch.zeros(2, 4, 5, 3, dtype=torch.uint8), layout="HWC")
         (ValueError, "inverse", {"augmentations": [Augmentation("flat", matrix=lambda parameter, height, width: [[1, 0, 0], [1, 0, 0]])]}),
     ],
 )
-def test_policies_reject_invalid_arguments(error: type[Exception], text: str, given: dict[str, Any]) -> None:
-    arguments = {"images": BATCH, **given}
+def test_policies_reject_invalid_arguments(error: type[Exception], text: str, options: dict[str, Any]) -> None:
+    arguments = {"images": BATCH, **options}
     with pytest.raises(error, match=rf"(?s)trivial_augment: .*{text}"):
         augment.trivial_augment(arguments.pop("images"), **arguments)
 
 
 @pytest.mark.parametrize(
-    ("text", "given"), [("m must", {"m": 31}), ("m must", {"m": -1}), ("n must", {"n": -1}), ("bins", {"num_magnitude_bins": 1})]
+    ("text", "options"), [("m must", {"m": 31}), ("m must", {"m": -1}), ("n must", {"n": -1}), ("bins", {"num_magnitude_bins": 1})]
 )
-def test_rand_augment_rejects_invalid_arguments(text: str, given: dict[str, Any]) -> None:
+def test_rand_augment_rejects_invalid_arguments(text: str, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"rand_augment: .*{text}"):
-        augment.rand_augment(BATCH, **given)
+        augment.rand_augment(BATCH, **options)
 
 
 @pytest.mark.parametrize(
-    ("text", "given"),
+    ("text", "options"),
     [
         ("policy must be one of image_net, reduced_image_net.*got 'imagenet'; did you mean 'image_net'", {"policy": "imagenet"}),
         ("custom policies", {"policy": "svhn", "num_magnitude_bins": 11}),
@@ -385,9 +385,9 @@ def test_rand_augment_rejects_invalid_arguments(text: str, given: dict[str, Any]
         ("unknown augmentation", {"policy": [[("twirl", 1.0, 3)]]}),
     ],
 )
-def test_auto_augment_rejects_invalid_policies(text: str, given: dict[str, Any]) -> None:
+def test_auto_augment_rejects_invalid_policies(text: str, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"auto_augment: .*{text}"):
-        augment.auto_augment(BATCH, **given)
+        augment.auto_augment(BATCH, **options)
 
 
 def test_errors_do_not_advance_the_generator() -> None:

@@ -22,26 +22,26 @@ def batch_of(count: int) -> ndd.Batch:
     return ndd.as_batch(PIXELS.expand(count, 4, 4, 3), layout="HWC")
 
 
-def done(count: int = 600, **arguments: Any) -> list[list[tuple[str, float]]]:
+def run(count: int = 600, **arguments: Any) -> list[list[tuple[str, float]]]:
     return augment.rand_augment(batch_of(count), return_params=True, rng=ndd.random.RNG(5), **arguments)[1]
 
 
 def test_augmentations_act_with_their_probability() -> None:
-    counts = Counter(len(row) for row in done(2000, n=2, probability=0.3))
+    counts = Counter(len(row) for row in run(2000, n=2, probability=0.3))
     assert sum(counts.values()) == 2000
     for k, share in enumerate((0.49, 0.42, 0.09)):
         assert abs(counts[k] / 2000 - share) < 0.05
-    assert not any(done(50, probability=0.0))
+    assert not any(run(50, probability=0.0))
 
 
 def test_magnitudes_have_their_deviation() -> None:
-    parameters = np.array([abs(row[0][1]) for row in done(2000, n=1, m=5, num_magnitude_bins=11, magnitude_std=0.5, augmentations=["rotate"])]) / 3
+    parameters = np.array([abs(row[0][1]) for row in run(2000, n=1, m=5, num_magnitude_bins=11, magnitude_std=0.5, augmentations=["rotate"])]) / 3
     assert abs(parameters.mean() - 5) < 0.05
     assert abs(parameters.std() - 0.5) < 0.05
-    clipped = np.array([abs(row[0][1]) for row in done(500, n=1, m=10, num_magnitude_bins=11, magnitude_std=2.0, augmentations=["rotate"])]) / 3
+    clipped = np.array([abs(row[0][1]) for row in run(500, n=1, m=10, num_magnitude_bins=11, magnitude_std=2.0, augmentations=["rotate"])]) / 3
     assert clipped.max() <= 10 + 1e-6
     assert 0.4 < (clipped > 9.999).mean() < 0.6
-    uniform = np.array([abs(row[0][1]) for row in done(2000, n=1, m=8, num_magnitude_bins=11, magnitude_std=math.inf, augmentations=["rotate"])]) / 3
+    uniform = np.array([abs(row[0][1]) for row in run(2000, n=1, m=8, num_magnitude_bins=11, magnitude_std=math.inf, augmentations=["rotate"])]) / 3
     np.testing.assert_allclose(np.quantile(uniform, [0.0, 0.25, 0.5, 0.75, 1.0]), [0, 2, 4, 6, 8], atol=0.4)
 
 
@@ -49,7 +49,7 @@ def test_weights_choose_without_repetition() -> None:
     names = ["rotate", "invert", "posterize"]
     weights = [6.0, 3.0, 1.0]
     choices = [augment.TRIVIAL_AUGMENT_WIDE[0], *(value for value in TIMM if value.name in names)]
-    rows = done(2000, n=2, augmentations=choices, weights=[0.0, *(weights[names.index(choice.name)] for choice in choices[1:])])
+    rows = run(2000, n=2, augmentations=choices, weights=[0.0, *(weights[names.index(choice.name)] for choice in choices[1:])])
     assert all(len({name for name, _ in row}) == 2 for row in rows)
     first = Counter(row[0][0] for row in rows)
     for name, weight in zip(names, weights, strict=True):
@@ -149,14 +149,14 @@ def test_posterize_and_solarize_levels_equal_timm() -> None:
     image = torch.arange(256, dtype=torch.uint8).view(16, 16, 1)
     steps = {value.name: value for value in TIMM_INCREASING}
 
-    def made(name: str, m: float) -> torch.Tensor:
+    def apply_step(name: str, m: float) -> torch.Tensor:
         return augment.rand_augment(image, n=1, m=m, num_magnitude_bins=11, augmentations=[steps[name]]).torch().flatten().int()
 
     levels = image.flatten().int()
-    assert torch.equal(made("posterize", 10), torch.zeros(256, dtype=torch.int32))
-    assert torch.equal(made("posterize", 6), levels & 0xC0)  # 4 - int(2.4) bits
-    assert torch.equal(made("solarize", 9), torch.where(levels >= 26, 255 - levels, levels))  # 256 - int(230.4)
-    assert torch.equal(made("solarize", 0), levels)
+    assert torch.equal(apply_step("posterize", 10), torch.zeros(256, dtype=torch.int32))
+    assert torch.equal(apply_step("posterize", 6), levels & 0xC0)  # 4 - int(2.4) bits
+    assert torch.equal(apply_step("solarize", 9), torch.where(levels >= 26, 255 - levels, levels))  # 256 - int(230.4)
+    assert torch.equal(apply_step("solarize", 0), levels)
 
 
 def test_timm_arguments_parses_strings() -> None:

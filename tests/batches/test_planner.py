@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which samples form a unit, compared with the rules in plain Python."""
 
+import tracemalloc
 from collections import Counter
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from benchmarks._costs import BUDGETS, sample_costs
 from torch_ndd.batches import Balanced, Bucketed, Packed, Preview
+from torch_ndd.batches._units import Cursor, Remaining, Steps
 
 whole_costs = st.lists(st.integers(0, 20), min_size=1, max_size=60)
 decimal_costs = st.lists(st.sampled_from([0.0, 0.1, 0.2, 0.3, 0.7, 1.0, 1.1, 2.5, 19.9]), min_size=1, max_size=60)
@@ -209,6 +211,39 @@ def test_ranks_have_similar_attention() -> None:
     costs = sample_costs("vlm")
     similar, shuffled = (Packed(BUDGETS["vlm"], order=order).preview(costs, ranks=8).figures.attention for order in ("similar", "shuffled"))
     assert similar <= 1.15 < shuffled
+
+
+# Simulated apart from this package, by the rules of the default: how full units are, load and attention of 8 ranks, attention of 64 ranks.
+FIGURES = {
+    "vlm": (0.994, 1.006, 1.08, 1.33),
+    "text": (0.997, 1.003, 1.39, 2.60),
+    "images": (0.995, 1.005, 1.04, 1.12),
+    "speech": (0.996, 1.005, 1.05, 1.11),
+}
+
+
+@pytest.mark.parametrize("kind", BUDGETS)
+def test_figures_are_those_of_a_simulation(kind: str) -> None:
+    costs = sample_costs(kind)
+    batches = Packed(BUDGETS[kind])
+    fill, load, attention, of_many = FIGURES[kind]
+    # A single rank takes all units whole: others split some at the end of the epoch.
+    assert batches.preview(costs).figures.fill == pytest.approx(fill, abs=0.002)
+    few, many = (batches.preview(costs, ranks=ranks).figures for ranks in (8, 64))
+    assert few.load == pytest.approx(load, abs=0.002)
+    assert few.attention == pytest.approx(attention, abs=0.01)
+    # Few steps remain for 64 ranks, and the tail of texts is heavy.
+    assert many.attention == pytest.approx(of_many, rel=0.06)
+
+
+def test_a_planned_window_takes_few_bytes() -> None:
+    costs = sample_costs("vlm", 8192)[:, None].astype(float)
+    steps = Steps(Packed(BUDGETS["vlm"]), Remaining(8192), 0, Cursor(), lambda places: (places, costs[places]), 8)
+    tracemalloc.start()
+    next(steps)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept <= 40 * 4096  # at most 64 for each sample of the window
 
 
 def test_similar_units_show_no_trend() -> None:

@@ -2,6 +2,7 @@
 """States of loaders with batches by cost: any number of ranks, other budgets, hostile input, processes that are killed."""
 
 import json
+import random
 from itertools import islice
 from typing import Any, ClassVar
 
@@ -51,8 +52,8 @@ def take(state: Any, batches: Any, ranks: int, count: int | None) -> tuple[list[
 def test_every_cut_of_an_epoch(kind: str) -> None:
     def make_loader(rank: int, world: int, size: int) -> ndd.DataLoader:
         batches = MAKERS[kind](SIZES[size % 3])
-        batches.cost = COSTS[:60]
-        return ndd.DataLoader(range(60), number, batches=batches, shard_id=rank, num_shards=world, shuffle=True, seed=5, prefetch=0)
+        batches.cost = COSTS[:40]
+        return ndd.DataLoader(range(40), number, batches=batches, shard_id=rank, num_shards=world, shuffle=True, seed=5, prefetch=0)
 
     worlds = [(1, 1), (2, 2), (2, 3), (3, 1), (5, 2)]
     resumed = assert_resumable(make_loader, worlds=worlds, batch_sizes=(1, 2))
@@ -238,6 +239,38 @@ def test_weighted_and_joined_readers_resume() -> None:
             each.load_state_dict(json.loads(json.dumps(first[0].state_dict())))
         seen += [place for each in rest for batch in each for place in batch]
         assert len(seen) == len(set(seen)) == expected  # what the join leaves out is nowhere
+
+
+@pytest.mark.slow
+def test_a_million_samples_with_kills_and_changes_of_ranks_and_budgets() -> None:
+    size, rng = 1_000_000, random.Random(5)
+    costs = np.random.default_rng(2).lognormal(2, 1, size).astype(np.int64).clip(1, 400)
+    seen = np.zeros(size, np.int64)
+
+    def make(ranks: int, rank: int, budget: int, state: Any) -> ndd.DataLoader:
+        reader = ndd.readers.Dataset(range(size), num_workers=0, random_shuffle=True, seed=3)
+        batches = ndd.batches.Packed(budget, costs)
+        loader = ndd.DataLoader(reader, lambda numbers, plan: (numbers, plan), batches=batches, shard_id=rank, num_shards=ranks, seed=0, prefetch=0)
+        if state is not None:
+            loader.load_state_dict(json.loads(state))
+        return loader
+
+    state = None
+    for stop in [*range(1, 10), None]:
+        ranks, budget = rng.choice([1, 3, 5, 8]), rng.choice([600, 800])
+        loaders = [make(ranks, rank, budget, state) for rank in range(ranks)]
+        for parts in zip(*loaders, strict=True):  # all ranks take the same number of steps
+            assert len({plan.step_cost for _, plan in parts}) == 1
+            for numbers, plan in parts:
+                if not plan.repeated:
+                    assert plan.cost == costs[numbers.numpy()].sum() <= budget
+                    np.add.at(seen, numbers.numpy(), 1)
+            if stop is not None and seen.sum() >= stop * 100_000:
+                break
+        states = {json.dumps(loader.state_dict()) for loader in loaders}
+        assert len(states) == 1
+        state = states.pop()
+    assert (seen == 1).all()
 
 
 RANK = """

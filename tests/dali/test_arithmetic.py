@@ -29,7 +29,7 @@ def numbers(dtype: str, shape: tuple[int, ...], seed: int) -> np.ndarray:
     return np.asarray(np.random.default_rng(seed).integers(1, 100, shape)).astype(dtype)
 
 
-def signed(dtype: str, count: int, seed: int) -> np.ndarray:
+def draw_numbers(dtype: str, count: int, seed: int) -> np.ndarray:
     """Numbers of the whole range, some of them equal; floats of a range where the sixth digit matters."""
     generator = np.random.default_rng(seed)
     if dtype == "bool":
@@ -73,9 +73,9 @@ def test_dtypes_and_values_of_every_pair_of_types(operation: Function, left: str
 @pytest.mark.parametrize("left", DTYPES)
 def test_whole_range(operation: Function, left: str) -> None:
     """Wrapping, mixed signs, shifts by any count, comparisons by value, powers with negative exponents."""
-    a = signed(left, 200, 0)
+    a = draw_numbers(left, 200, 0)
     for right in DTYPES:
-        b = signed(right, 200, 1)
+        b = draw_numbers(right, 200, 1)
         if operation in DIVISIONS:  # DALI crashes when the smallest integer is divided by -1
             b = np.where((b == 0) | (b == -1 if right[0] == "i" else b >= np.asarray(2**63 if right == "uint64" else 2**31, np.uint64)), 3, b).astype(
                 right
@@ -88,7 +88,7 @@ def test_whole_range(operation: Function, left: str) -> None:
 @each_unary
 def test_unary_operations_of_every_type(operation: Function) -> None:
     for dtype in DTYPES:
-        a = signed(dtype, 100, 2)
+        a = draw_numbers(dtype, 100, 2)
         wrong = "bool" in dtype if operation in (operator.neg, operator.abs) else operation is operator.invert and "float" in dtype
         assert_same(lambda m, a=a: operation(m.tensor(a, layout="W")), raises=RuntimeError if wrong else None)
         assert_same(lambda m, a=a: operation(m.batch([a, a[:3]])), raises=RuntimeError if wrong else None)

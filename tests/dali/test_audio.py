@@ -175,7 +175,7 @@ def test_preemphasis_filter(border: str, source: str, target: str | None, raises
     ],
 )
 def test_nonsilent_region(dtype: str, args: dict[str, Any], raises: Raises | None) -> None:
-    """Every window is summed anew, because DALI's running sum in float32 drifts."""
+    """Every window is summed separately, because DALI's running sum in float32 drifts."""
     loud = noise(2000) * 100
     signals = [np.concatenate([np.zeros(a), loud[:n], np.zeros(b)]).astype(dtype) for a, n, b in ((3000, 2000, 5000), (10, 50, 3), (500, 1999, 0))]
     reset = args.get("window_length", 2048)

@@ -26,7 +26,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [str(path) for path in results]
 
 
-def seen(module: ModuleType, files: list[str], capture: bool) -> list[Any]:
+def read_all(module: ModuleType, files: list[str], capture: bool) -> list[Any]:
     """A loop of two epochs with literals, a marked list, and an argument that changes."""
     reader = module.readers.File(files=files)
     origin = module.capture.invariant(CENTER)
@@ -43,7 +43,7 @@ def seen(module: ModuleType, files: list[str], capture: bool) -> list[Any]:
 
 @pytest.mark.parametrize("capture", [False, True])
 def test_a_loop_gives_the_same(files: list[str], capture: bool) -> None:
-    theirs, ours = (seen(module, files, capture) for module in (dali, ndd))
+    theirs, ours = (read_all(module, files, capture) for module in (dali, ndd))
     assert len(ours) == len(theirs)
     for our, other in zip(ours, theirs, strict=True):
         assert our.dtype == other.dtype
@@ -109,7 +109,7 @@ def test_captured_loop_resumes_from_a_checkpoint(files: list[str]) -> None:
     def new() -> Any:
         return ndd.readers.File(files=files, labels=list(range(14)), enable_checkpointing=True)
 
-    def resumed(capture: bool) -> list[int]:
+    def resume(capture: bool) -> list[int]:
         reader, checkpoint, restored, other = new(), ndd.checkpoint.Checkpoint(), ndd.checkpoint.Checkpoint(), new()
         checkpoint.register(reader, "reader")
         loop = reader.next_epoch(batch_size=4, capture=capture)
@@ -120,8 +120,8 @@ def test_captured_loop_resumes_from_a_checkpoint(files: list[str]) -> None:
         restored.restore()
         return labels(other.next_epoch(batch_size=4, capture=capture))
 
-    assert resumed(True)[:6] == [*range(8, 14)]
-    assert resumed(True) == resumed(False)
+    assert resume(True)[:6] == [*range(8, 14)]
+    assert resume(True) == resume(False)
 
 
 def test_dropped_and_changed_invariants_are_their_values(files: list[str]) -> None:
@@ -130,12 +130,12 @@ def test_dropped_and_changed_invariants_are_their_values(files: list[str]) -> No
             module.resize(module.decoders.image(value), size=size).shape[0] for (value, _), size in zip(batches(module, files), sizes, strict=True)
         ]
 
-    def dropped(module: ModuleType) -> list[Any]:
+    def drop_lists(module: ModuleType) -> list[Any]:
         return run(module, [module.capture.invariant([4, 5]), [4, 5], [4, 5], [4, 5]])
 
     with pytest.raises(RuntimeError):
-        dropped(dali)
-    assert dropped(ndd) == [(4, 5, 3)] * 4
+        drop_lists(dali)
+    assert drop_lists(ndd) == [(4, 5, 3)] * 4
     changed = [ndd.capture.invariant([k, 5]) for k in range(1, 5)]
     assert run(ndd, changed) == [(k, 5, 3) for k in range(1, 5)]
     assert run(dali, [dali.capture.invariant([k, 5]) for k in range(1, 5)]) == [(1, 5, 3)] * 4

@@ -22,7 +22,7 @@ def run_lengths(mask: np.ndarray) -> list[int]:
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> dict[str, Any]:
+def annotations(tmp_path: Path) -> dict[str, Any]:
     """Annotations out of order, of several kinds, some without a category or an image."""
     for i in range(1, 6):
         (tmp_path / f"{i}.jpg").write_bytes(bytes([i]) * i)
@@ -77,18 +77,18 @@ def made(tmp_path: Path) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_every_option_of_annotations(made: dict[str, Any], options: dict[str, Any]) -> None:
+def test_every_option_of_annotations(annotations: dict[str, Any], options: dict[str, Any]) -> None:
     if "pixelwise_masks" in options:  # DALI crashes for annotations without a segmentation
-        path = Path(made["annotations_file"])
+        path = Path(annotations["annotations_file"])
         document = json.loads(path.read_text())
         document["annotations"] = [value for value in document["annotations"] if value.get("segmentation")]
         path.write_text(json.dumps(document))
-    assert_same_epochs("COCO", None, {**made, **options}, count=1)
+    assert_same_epochs("COCO", None, {**annotations, **options}, count=1)
 
 
 @pytest.mark.parametrize(("batch_size", "options"), ORDERS, ids=str)
-def test_order_shards_and_padding(made: dict[str, Any], batch_size: int | None, options: dict[str, Any]) -> None:
-    assert_same_epochs("COCO", batch_size, {**made, **options, "image_ids": True, "polygon_masks": True})
+def test_order_shards_and_padding(annotations: dict[str, Any], batch_size: int | None, options: dict[str, Any]) -> None:
+    assert_same_epochs("COCO", batch_size, {**annotations, **options, "image_ids": True, "polygon_masks": True})
 
 
 @pytest.mark.parametrize(
@@ -104,29 +104,29 @@ def test_order_shards_and_padding(made: dict[str, Any], batch_size: int | None, 
     ],
     ids=str,
 )
-def test_wrong_arguments_are_rejected(made: dict[str, Any], options: dict[str, Any]) -> None:
-    assert_reader_raises("COCO", {key: value for key, value in {**made, **options}.items() if value is not None}, RuntimeError)
+def test_wrong_arguments_are_rejected(annotations: dict[str, Any], options: dict[str, Any]) -> None:
+    assert_reader_raises("COCO", {key: value for key, value in {**annotations, **options}.items() if value is not None}, RuntimeError)
 
 
 @pytest.mark.parametrize("box", [[1, 2, 3], [1, 2, 3, 4, 5]])
-def test_boxes_of_another_length(made: dict[str, Any], box: list[float]) -> None:
-    document = json.loads(Path(made["annotations_file"]).read_text())
+def test_boxes_of_another_length(annotations: dict[str, Any], box: list[float]) -> None:
+    document = json.loads(Path(annotations["annotations_file"]).read_text())
     document["annotations"][0]["bbox"] = box
-    Path(made["annotations_file"]).write_text(json.dumps(document))
-    assert_reader_raises("COCO", made, ValueError)
+    Path(annotations["annotations_file"]).write_text(json.dumps(document))
+    assert_reader_raises("COCO", annotations, ValueError)
 
 
 @pytest.mark.parametrize("module", [ndd, dali], ids=["of torch_ndd", "of DALI"])
-def test_each_reads_what_the_other_has_preprocessed(made: dict[str, Any], tmp_path: Path, module: Any) -> None:
+def test_each_reads_what_the_other_has_preprocessed(annotations: dict[str, Any], tmp_path: Path, module: Any) -> None:
     folder = str(tmp_path / "meta")
     os.mkdir(folder)
     save = {"save_preprocessed_annotations": True, "save_preprocessed_annotations_dir": folder}
-    epochs(module, "COCO", None, {**made, **save, "polygon_masks": True, "image_ids": True, "ltrb": True}, 1)
-    read = {"preprocessed_annotations": folder, "file_root": made["file_root"]}
+    epochs(module, "COCO", None, {**annotations, **save, "polygon_masks": True, "image_ids": True, "ltrb": True}, 1)
+    read = {"preprocessed_annotations": folder, "file_root": annotations["file_root"]}
     assert_same_epochs("COCO", 2, read)
     assert_same_epochs("COCO", None, {**read, "polygon_masks": True, "image_ids": True})
     assert_same_epochs("COCO", None, {**read, "masks": True})
-    for option in ({"ratio": True}, {"skip_empty": True}, {"images": ["1.jpg"]}, {"annotations_file": made["annotations_file"]}):
+    for option in ({"ratio": True}, {"skip_empty": True}, {"images": ["1.jpg"]}, {"annotations_file": annotations["annotations_file"]}):
         assert_reader_raises("COCO", {**read, **option}, RuntimeError)
 
 

@@ -61,8 +61,8 @@ def farthest(value: np.ndarray, other: np.ndarray) -> float:
     return float(np.abs(below[0] - below[1]).max())
 
 
-def samples(made: Any) -> np.ndarray:
-    return np.stack([np.asarray(sample) for sample in made.tensors]).astype(np.float64)
+def samples(output: Any) -> np.ndarray:
+    return np.stack([np.asarray(sample) for sample in output.tensors]).astype(np.float64)
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def following(m: Any) -> Any:
         m.set_num_threads(None)
 
 
-def nested(m: Any) -> Any:
+def nest_contexts(m: Any) -> Any:
     outer, inner = m.EvalContext(num_threads=2), m.EvalContext()
     seen = []
     with outer, inner, outer:
@@ -147,7 +147,7 @@ CONTEXT_PROGRAMS |= {
     "a stream of none": on_the_cpu(lambda m: m.EvalContext().cuda_stream),
     "one checkpoint": on_the_cpu(lambda m: (lambda c: c.checkpoint is c.checkpoint)(m.EvalContext())),
     "numbers that change": on_the_cpu(following),
-    "nested": on_the_cpu(nested),
+    "nested": on_the_cpu(nest_contexts),
 }
 
 

@@ -17,7 +17,7 @@ def hwc(m: Any) -> Any:
     return m.tensor(IMAGE, layout="HWC")
 
 
-def ragged(m: Any) -> Any:
+def make_ragged(m: Any) -> Any:
     return m.batch([np.zeros(2), np.zeros(3)], layout="X")
 
 
@@ -25,7 +25,7 @@ def classes(m: Any) -> Any:
     return m.tensor([0, 2, 1])
 
 
-def named(m: Any) -> Any:
+def make_named(m: Any) -> Any:
     return m.tensor([1, 0], layout="W")
 
 
@@ -56,12 +56,12 @@ PROGRAMS = {
     "zeros_like": lambda m: m.zeros_like(hwc(m)),
     "ones_like": lambda m: m.ones_like(hwc(m), dtype=m.float32),
     "ones_like of a number": lambda m: m.ones_like(m.tensor(2.5)),
-    "ones_like of a batch": lambda m: m.ones_like(ragged(m)),
+    "ones_like of a batch": lambda m: m.ones_like(make_ragged(m)),
     "full_like": lambda m: m.full_like(hwc(m), 7),
     "full_like, array": lambda m: m.full_like(hwc(m), [7, 8]),
     "full_like, wrong shape": raising(RuntimeError, lambda m: m.full_like(hwc(m), [7, 8, 9])),
     "full_like, fraction": lambda m: m.full_like(hwc(m), 2.5),
-    "full_like, batch": lambda m: m.full_like(ragged(m), m.batch([1, 2])),
+    "full_like, batch": lambda m: m.full_like(make_ragged(m), m.batch([1, 2])),
     "one_hot, no classes": lambda m: m.one_hot(classes(m)),
     "one_hot": lambda m: m.one_hot(classes(m), num_classes=3),
     "one_hot, axis 0": lambda m: m.one_hot(classes(m), num_classes=3, axis=0),
@@ -73,11 +73,11 @@ PROGRAMS = {
     "one_hot, no class": lambda m: m.one_hot(m.tensor([0, 5, -1]), num_classes=3),
     "one_hot, scalar": lambda m: m.one_hot(m.tensor(1), num_classes=3),
     "one_hot, scalar, name": lambda m: m.one_hot(m.tensor(1), num_classes=3, axis_name="C"),
-    "one_hot, name": lambda m: m.one_hot(named(m), num_classes=2, axis_name="C"),
-    "one_hot, name, axis 0": lambda m: m.one_hot(named(m), num_classes=2, axis_name="C", axis=0),
+    "one_hot, name": lambda m: m.one_hot(make_named(m), num_classes=2, axis_name="C"),
+    "one_hot, name, axis 0": lambda m: m.one_hot(make_named(m), num_classes=2, axis_name="C", axis=0),
     "one_hot, name without a layout": raising(RuntimeError, lambda m: m.one_hot(classes(m), num_classes=2, axis_name="C")),
-    "one_hot, long name": raising(RuntimeError, lambda m: m.one_hot(named(m), num_classes=2, axis_name="CD")),
-    "one_hot, layout": lambda m: m.one_hot(named(m), num_classes=2),
+    "one_hot, long name": raising(RuntimeError, lambda m: m.one_hot(make_named(m), num_classes=2, axis_name="CD")),
+    "one_hot, layout": lambda m: m.one_hot(make_named(m), num_classes=2),
     "one_hot, fractions": lambda m: m.one_hot(m.tensor([1.5, 0.4, -0.4]), num_classes=2),
     "one_hot, bytes": lambda m: m.one_hot(m.tensor(np.array([1, 255], np.uint8)), num_classes=2),
     "one_hot, negative": raising(RuntimeError, lambda m: m.one_hot(classes(m), num_classes=-1)),

@@ -95,7 +95,7 @@ def assert_near(program: Callable[[Any], Any], tolerance: float = 1e-5) -> None:
             assert (difference > 0).mean() < 0.1
 
 
-def ragged(dtype: str, layout: str = "HWC") -> list[np.ndarray]:
+def make_ragged(dtype: str, layout: str = "HWC") -> list[np.ndarray]:
     extents = {"F": 2, "C": 3, "D": 4, "H": 13, "W": 10}
     shapes = [tuple(extents[letter] + (3 * i if letter in "HW" else 0) for letter in layout) for i in range(3)]
     return [np.abs(data(shape, dtype)) if dtype[0] == "u" else data(shape, dtype) for shape in shapes]
@@ -118,7 +118,7 @@ LAPLACIANS: list[dict[str, Any]] = [
     ("source", "target"), [("uint8", None), ("uint8", "float32"), ("int16", None), ("uint16", None), ("int32", None), ("float32", None)]
 )
 def test_arguments_and_types_of_laplacian(options: dict[str, Any], source: str, target: str | None) -> None:
-    samples = ragged(source)
+    samples = make_ragged(source)
     assert_near(lambda m: m.laplacian(m.batch(samples, layout="HWC"), **options, **({} if target is None else {"dtype": getattr(m, target)})))
 
 
@@ -144,7 +144,7 @@ def test_laplacian_layouts(layout: str, options: dict[str, Any]) -> None:
     ],
 )
 def test_laplacian_per_sample_and_per_frame(name: str, values: list[Any], source: str) -> None:
-    samples, video = ragged(source), data((3, 12, 15, 3), source)
+    samples, video = make_ragged(source), data((3, 12, 15, 3), source)
     operand = [np.asarray(value, np.float32 if name == "scale" else np.int32) for value in values]
     assert_near(lambda m: m.laplacian(m.batch(samples, layout="HWC"), **{name: m.batch(operand)}))
     assert_near(lambda m: m.laplacian(m.tensor(video, layout="FHWC"), **{name: m.per_frame(np.stack(operand))}))
@@ -183,7 +183,7 @@ FILTERS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("options", FILTERS, ids=str)
 @pytest.mark.parametrize(("source", "target"), [("uint8", None), ("uint8", "float32"), ("int16", None), ("uint16", None), ("float32", None)])
 def test_arguments_and_types_of_filter(options: dict[str, Any], source: str, target: str | None) -> None:
-    samples = ragged(source)
+    samples = make_ragged(source)
     dtype: Callable[[Any], dict[str, Any]] = lambda m: {} if target is None else {"dtype": getattr(m, target)}  # noqa: E731
     assert_near(lambda m: m.filter(m.batch(samples, layout="HWC"), WEIGHTS, **options, **dtype(m)))
     each = [np.ascontiguousarray(value) for value in (WEIGHTS, WEIGHTS[:3, :4], WEIGHTS[:, 4:])]
@@ -200,7 +200,7 @@ def test_filter_larger_than_the_image(border: str, shape: tuple[int, ...]) -> No
 
 @pytest.mark.parametrize("source", ["uint8", "float32"])
 def test_fill_value(source: str) -> None:
-    samples = ragged(source)
+    samples = make_ragged(source)
     fills = [np.asarray(value, source) for value in (0, 100, 7)]
     assert_near(lambda m: m.filter(m.batch(samples, layout="HWC"), WEIGHTS, m.batch(fills), border="constant"))
     assert_near(lambda m: m.filter(m.batch(samples, layout="HWC"), WEIGHTS, fills[1], border="constant"))

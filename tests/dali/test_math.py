@@ -95,7 +95,7 @@ def test_numbers_lists_and_batches(name: str) -> None:
 def test_wrong_operands_are_rejected(name: str) -> None:
     count = COUNT[name]
 
-    def called(*operands: Any) -> Any:
+    def call(*operands: Any) -> Any:
         def program(module: Any) -> Any:
             with module.EvalMode.sync_full:
                 return getattr(module.math, name)(*(operand(module) if callable(operand) else operand for operand in operands))
@@ -103,13 +103,13 @@ def test_wrong_operands_are_rejected(name: str) -> None:
         return program
 
     wrong = ((None, ValueError), ("a", RuntimeError), (object(), TypeError), ({}, TypeError), (2**31, OverflowError))
-    programs: list[tuple[Any, type[Exception]]] = [(called(*[value] * count), error) for value, error in wrong]
-    programs += [(called(*[1] * (count + 1)), TypeError), (called(*[1] * (count - 1)), TypeError)]
+    programs: list[tuple[Any, type[Exception]]] = [(call(*[value] * count), error) for value, error in wrong]
+    programs += [(call(*[1] * (count + 1)), TypeError), (call(*[1] * (count - 1)), TypeError)]
     if count > 1:
         programs += [
-            (called(lambda m: m.tensor([1, 2]), [1, 2, 3], *[1] * (count - 2)), RuntimeError),
-            (called(lambda m: m.batch([1, 2]), lambda m: m.batch([1, 2, 3]), *[1] * (count - 2)), ValueError),
-            (called(lambda m: m.tensor([[1]], layout="HW"), lambda m: m.tensor([1], layout="H"), *[1] * (count - 2)), RuntimeError),
+            (call(lambda m: m.tensor([1, 2]), [1, 2, 3], *[1] * (count - 2)), RuntimeError),
+            (call(lambda m: m.batch([1, 2]), lambda m: m.batch([1, 2, 3]), *[1] * (count - 2)), ValueError),
+            (call(lambda m: m.tensor([[1]], layout="HW"), lambda m: m.tensor([1], layout="H"), *[1] * (count - 2)), RuntimeError),
         ]
     for program, error in programs:
         assert_raises(program, error)

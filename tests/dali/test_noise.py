@@ -17,7 +17,7 @@ def full(m: Any, value: float, dtype: str = "uint8", shape: tuple[int, ...] = (2
     return m.tensor(np.full(shape, value).astype(dtype), layout=layout)
 
 
-def ragged(m: Any, dtype: str = "uint8") -> Any:
+def make_ragged(m: Any, dtype: str = "uint8") -> Any:
     return m.batch([np.full((2, 3), 100).astype(dtype), np.full((4, 1), 7).astype(dtype)])
 
 
@@ -25,7 +25,7 @@ def ragged(m: Any, dtype: str = "uint8") -> Any:
 @pytest.mark.parametrize("mean", [0.0, 0.5, 3.5, 13.49, -5.4, 200.0, -200.0])
 def test_mean_without_noise(dtype: str, mean: float) -> None:
     assert_same(lambda m: m.noise.gaussian(full(m, 100, dtype), mean=mean, stddev=0))
-    assert_same(lambda m: m.noise.gaussian(ragged(m, dtype), mean=mean, stddev=0))
+    assert_same(lambda m: m.noise.gaussian(make_ragged(m, dtype), mean=mean, stddev=0))
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_extreme_values(dtype: str) -> None:
         lambda f, m: f(full(m, 100)),
         lambda f, m: f(full(m, 100, shape=(2, 4, 3), layout="HWC")),
         lambda f, m: f(full(m, 100, shape=(3, 2, 4), layout="CHW")),
-        lambda f, m: f(ragged(m)),
-        lambda f, m: f(ragged(m, "float32"), batch_size=2),
+        lambda f, m: f(make_ragged(m)),
+        lambda f, m: f(make_ragged(m, "float32"), batch_size=2),
         lambda f, m: f(full(m, 100), batch_size=3),
         raising(ValueError, lambda f, m: f(full(m, 100), rng=object())),
         raising(TypeError, lambda f, m: f(full(m, 100), nonsense=1)),

@@ -37,22 +37,22 @@ def even(m: Any) -> Any:
     return m.batch([VIDEO, VIDEO[::-1].copy()], layout="FHWC")
 
 
-def ragged(m: Any) -> Any:
+def make_ragged(m: Any) -> Any:
     return m.batch([VIDEO, VIDEO[:2]], layout="FHWC")
 
 
-INPUTS = [image, images, video, even, ragged]
+INPUTS = [image, images, video, even, make_ragged]
 
 
-def counted(values: np.ndarray, counts: int | list[int], marked: bool = True) -> Values:
+def take(values: np.ndarray, counts: int | list[int], marked: bool = True) -> Values:
     """Return the first values, repeated if there are not enough, or a batch of them."""
     taken = [np.ascontiguousarray(np.concatenate([values, values])[:count]) for count in ([counts] if isinstance(counts, int) else counts)]
 
-    def made(m: Any) -> Any:
+    def make_value(m: Any) -> Any:
         value = m.tensor(taken[0]) if isinstance(counts, int) else m.batch(taken)
         return m.per_frame(value) if marked else value
 
-    return made
+    return make_value
 
 
 COUNTS: list[Any] = [2, 3, 4, [3, 3], [3, 2], [2, 3], [3, 1], [1, 1], [4, 2], [3, 4]]
@@ -71,7 +71,7 @@ def assert_near(program: Any, tolerance: float, raises: Raises | None = None) ->
 @pytest.mark.parametrize(("counts", "marked"), [*((c, True) for c in [*COUNTS, 1]), *((c, False) for c in COUNTS)], ids=str)
 @pytest.mark.parametrize("source", [image, images])
 def test_matrices_and_filters_make_frames_of_an_image(source: Values, marked: bool, counts: Any) -> None:
-    affine, projective, weights = (counted(values, counts, marked) for values in (AFFINE, PROJECTIVE, WEIGHTS))
+    affine, projective, weights = (take(values, counts, marked) for values in (AFFINE, PROJECTIVE, WEIGHTS))
     options = {"inverse_map": False, "size": [5, 6]}
     for program in (
         lambda m: m.warp_affine(source(m), affine(m)),
@@ -97,7 +97,7 @@ def test_layouts_of_such_frames() -> None:
 def test_frames_of_filters_borders_and_anchors() -> None:
     fills, anchors = np.array([0, 100, 255], np.uint8), np.array([[0, 0], [1, 1], [2, 0]], np.int32)
     for counts in (1, 2, 3, [3, 2]):
-        weights, fill, anchor = (counted(value, counts) for value in (WEIGHTS, fills, anchors))
+        weights, fill, anchor = (take(value, counts) for value in (WEIGHTS, fills, anchors))
         assert_near(lambda m, weights=weights, fill=fill: m.filter(image(m), weights(m), fill(m), border="constant"), 1)
         raises = None if counts == 3 else RuntimeError
         assert_near(lambda m, fill=fill: m.filter(image(m), m.per_frame(WEIGHTS), fill(m), border="constant"), 1, raises=raises)
@@ -108,7 +108,7 @@ def test_frames_of_filters_borders_and_anchors() -> None:
 
 def error_of(source: Values, counts: int | list[int]) -> type[Exception] | None:
     """Return the error for values of so many frames: a sample takes one for each of its frames, or one for all."""
-    frames = [3, 2] if source is ragged else [3, 3]
+    frames = [3, 2] if source is make_ragged else [3, 3]
     pairs = zip(counts if isinstance(counts, list) else [counts] * 2, frames, strict=True)
     return None if all(count in (1, frame_count) for count, frame_count in pairs) else RuntimeError
 
@@ -129,24 +129,24 @@ SCALARS = [
 
 @pytest.mark.parametrize("counts", [*COUNTS, 1], ids=str)
 @pytest.mark.parametrize(("operator", "name"), SCALARS)
-@pytest.mark.parametrize("source", [video, even, ragged])
+@pytest.mark.parametrize("source", [video, even, make_ragged])
 def test_values_for_frames(source: Values, operator: str, name: str, counts: Any) -> None:
-    values = counted(np.array([1.5, 0.75, 1.25], np.float32), counts)
+    values = take(np.array([1.5, 0.75, 1.25], np.float32), counts)
     assert_near(lambda m: getattr(m, operator)(source(m), **{name: values(m)}), 1, raises=error_of(source, counts))
 
 
 @pytest.mark.parametrize("counts", [*COUNTS, 1], ids=str)
-@pytest.mark.parametrize("source", [video, even, ragged])
+@pytest.mark.parametrize("source", [video, even, make_ragged])
 def test_values_of_several_numbers_for_frames(source: Values, counts: Any) -> None:
     sigma, window, size = (
-        counted(np.array(value), counts) for value in (np.float32([[1, 2], [0.5, 1], [2, 2]]), np.int32([3, 5, 7]), np.int32([[3, 5]] * 3))
+        take(np.array(value), counts) for value in (np.float32([[1, 2], [0.5, 1], [2, 2]]), np.int32([3, 5, 7]), np.int32([[3, 5]] * 3))
     )
-    angle, affine, projective = counted(np.float32([10, 20, 30]), counts), counted(AFFINE, counts), counted(PROJECTIVE, counts)
+    angle, affine, projective = take(np.float32([10, 20, 30]), counts), take(AFFINE, counts), take(PROJECTIVE, counts)
     for program in (
         lambda m: m.gaussian_blur(source(m), sigma=sigma(m)),
         lambda m: m.gaussian_blur(source(m), window_size=window(m)),
         lambda m: m.laplacian(source(m), window_size=size(m), smoothing_size=window(m)),
-        lambda m: m.filter(source(m), WEIGHTS[0], anchor=counted(np.int32([[0, 0], [1, 1], [2, 0]]), counts)(m)),
+        lambda m: m.filter(source(m), WEIGHTS[0], anchor=take(np.int32([[0, 0], [1, 1], [2, 0]]), counts)(m)),
         lambda m: m.rotate(source(m), angle=angle(m), keep_size=True),
         lambda m: m.warp_affine(source(m), matrix=affine(m)),
         lambda m: m.experimental.warp_perspective(source(m), matrix=projective(m)),
@@ -157,7 +157,7 @@ def test_values_of_several_numbers_for_frames(source: Values, counts: Any) -> No
 @pytest.mark.parametrize("source", INPUTS)
 def test_unmarked_stacks(source: Values) -> None:
     for counts in (3, [3, 3], [3, 2]):
-        affine, projective, sigma = (counted(value, counts, False) for value in (AFFINE, PROJECTIVE, np.ones((3, 2), np.float32)))
+        affine, projective, sigma = (take(value, counts, False) for value in (AFFINE, PROJECTIVE, np.ones((3, 2), np.float32)))
         assert_near(lambda m, affine=affine: m.warp_affine(source(m), affine(m)), 1, raises=RuntimeError)
         assert_near(lambda m, affine=affine: m.warp_affine(source(m), matrix=affine(m)), 1, raises=RuntimeError)
         assert_near(lambda m, projective=projective: m.experimental.warp_perspective(source(m), projective(m)), 1, raises=RuntimeError)
@@ -187,31 +187,31 @@ def test_transforms_of_frames(name: str, names: list[str], counts: Any) -> None:
     """Alone, with a value for all frames, with each number of frames, and after one or several maps."""
 
     def transform(m: Any, second: Values | None, *maps: Any) -> Any:
-        values = {names[0]: counted(of(names[0]), counts)(m)}
+        values = {names[0]: take(of(names[0]), counts)(m)}
         if second is not None and len(names) > 1:
             values[names[1]] = second(m)
         return getattr(m.transforms, name)(*maps, **values)
 
     others: list[tuple[Values | None, Any]] = [(None, 1), (lambda m: m.tensor(POINTS[0]), 1), (lambda m: [1.0, 2.0], 1)]
     if counts != [3, 1]:  # values for one frame apply to all here, see known_differences.md
-        others += [(counted(POINTS, others_counts), others_counts) for others_counts in ([3, 2], 3, [3, 3], [2, 3])]
+        others += [(take(POINTS, others_counts), others_counts) for others_counts in ([3, 2], 3, [3, 3], [2, 3])]
     for other, other_counts in others:
         mixed = (counts, other_counts if len(names) > 1 else 1)
         assert_near(lambda m, other=other: transform(m, other), 1e-5, raises=find_conflict(*mixed))
         assert_near(lambda m, other=other: transform(m, other, m.tensor(MAPS[0])), 1e-5, raises=find_conflict(*mixed))
         for maps in (3, [3, 2], [3, 3]):
             raises = find_conflict(*mixed, maps)
-            assert_near(lambda m, other=other, maps=maps: transform(m, other, counted(MAPS, maps)(m)), 1e-5, raises=raises)
-    assert_near(lambda m: getattr(m.transforms, name)(counted(MAPS, [3, 2])(m), **{names[0]: of(names[0])[0].tolist()}), 1e-5)
+            assert_near(lambda m, other=other, maps=maps: transform(m, other, take(MAPS, maps)(m)), 1e-5, raises=raises)
+    assert_near(lambda m: getattr(m.transforms, name)(take(MAPS, [3, 2])(m), **{names[0]: of(names[0])[0].tolist()}), 1e-5)
 
 
 def test_maps_of_frames_are_combined() -> None:
     for first in (2, 3, [3, 2], [3, 3]):
         for second in (2, 3, [3, 2], [3, 3], [2, 3]):
             raises = find_conflict(first, second)
-            assert_near(lambda m, a=first, b=second: m.transforms.combine(counted(MAPS, a)(m), counted(MAPS, b)(m)), 1e-5, raises=raises)
-        assert_near(lambda m, a=first: m.transforms.combine(counted(MAPS, a)(m), m.tensor(MAPS[0])), 1e-5)
-        assert_near(lambda m, a=first: m.transforms.combine(m.tensor(MAPS[0]), counted(MAPS, a)(m), reverse_order=True), 1e-5)
+            assert_near(lambda m, a=first, b=second: m.transforms.combine(take(MAPS, a)(m), take(MAPS, b)(m)), 1e-5, raises=raises)
+        assert_near(lambda m, a=first: m.transforms.combine(take(MAPS, a)(m), m.tensor(MAPS[0])), 1e-5)
+        assert_near(lambda m, a=first: m.transforms.combine(m.tensor(MAPS[0]), take(MAPS, a)(m), reverse_order=True), 1e-5)
     assert_near(lambda m: m.transforms.combine(MAPS, MAPS), 1e-5, raises=RuntimeError)
 
 
@@ -220,17 +220,17 @@ def test_points_and_matrices_of_frames(counts: Any) -> None:
     points = RNG.uniform(0, 1, (3, 4, 2)).astype(np.float32)
     matrices = np.ascontiguousarray(AFFINE[:, :, :2])
     for source, frames in (
-        (counted(points, 3), 3),
-        (counted(points, [3, 2]), [3, 2]),
-        (counted(points, 2, False), 1),
+        (take(points, 3), 3),
+        (take(points, [3, 2]), [3, 2]),
+        (take(points, 2, False), 1),
         (lambda m: m.batch([points[0], points[1, :2]]), 1),
     ):
         raises = find_conflict(frames, counts)
-        assert_near(lambda m, source=source: m.coord_transform(source(m), MT=counted(AFFINE, counts)(m)), 1e-5, raises=raises)
+        assert_near(lambda m, source=source: m.coord_transform(source(m), MT=take(AFFINE, counts)(m)), 1e-5, raises=raises)
         assert_near(
-            lambda m, source=source: m.coord_transform(source(m), M=counted(matrices, counts)(m), T=counted(POINTS, [3, 1])(m)),
+            lambda m, source=source: m.coord_transform(source(m), M=take(matrices, counts)(m), T=take(POINTS, [3, 1])(m)),
             1e-5,
             raises=find_conflict(frames, counts, [3, 1]),
         )
-        assert_near(lambda m, source=source: m.coord_transform(source(m), T=counted(POINTS, counts)(m)), 1e-5, raises=raises)
-    assert_near(lambda m: m.coord_transform(points[0], MT=counted(AFFINE, counts, False)(m)), 1e-5, raises=RuntimeError)
+        assert_near(lambda m, source=source: m.coord_transform(source(m), T=take(POINTS, counts)(m)), 1e-5, raises=raises)
+    assert_near(lambda m: m.coord_transform(points[0], MT=take(AFFINE, counts, False)(m)), 1e-5, raises=RuntimeError)

@@ -32,7 +32,7 @@ def result(module: Any, data: Any = VALUES, layout: str | None = "CHW") -> Any:
     return pipe.run()[0]
 
 
-def listed(module: Any, values: Any, layout: str = "") -> Any:
+def make_list(module: Any, values: Any, layout: str = "") -> Any:
     return package(module).tensors.TensorListCPU(np.array(values), layout=layout)
 
 
@@ -94,19 +94,19 @@ LISTS = {
     "reduction": lambda m: m.reductions.sum(result(m)),
     "zeros_like": lambda m: m.zeros_like(result(m)),
     "property": lambda m: m.get_property(result(m), key="layout"),
-    "full": lambda m: m.full(listed(m, [1.0, 2.0]), shape=[2]),
-    "angle per sample": lambda m: m.rotate(images(m), angle=listed(m, f32([10, 90]))),
+    "full": lambda m: m.full(make_list(m, [1.0, 2.0]), shape=[2]),
+    "angle per sample": lambda m: m.rotate(images(m), angle=make_list(m, f32([10, 90]))),
     "angle of a sample": lambda m: m.rotate(images(m), angle=single(m, np.float32(90))),
-    "angles for one image": lambda m: m.rotate(m.tensor(np.zeros((4, 4, 3), np.uint8)), angle=listed(m, f32([10, 90]))),
-    "images and angles": lambda m: m.rotate(listed(m, np.zeros((2, 4, 4, 3), np.uint8), "HWC"), angle=listed(m, f32([10, 90]))),
-    "angles for another number of images": raising(ValueError, lambda m: m.rotate(images(m), angle=listed(m, f32([1, 2, 3])))),
-    "sizes": lambda m: m.resize(images(m), size=listed(m, f32([[2, 2], [3, 3]]))),
-    "windows": lambda m: m.slice(images(m), start=listed(m, i32([[0, 0], [1, 1]])), shape=[2, 2], axes=[0, 1]),
-    "matrices": lambda m: m.warp_affine(images(m), listed(m, np.tile(np.eye(2, 3, dtype=np.float32), (2, 1, 1)))),
-    "matrices by name": lambda m: m.warp_affine(images(m), matrix=listed(m, np.tile(np.eye(2, 3, dtype=np.float32), (2, 1, 1)))),
-    "means": lambda m: m.normalize(m.cast(images(m), dtype=m.float32), mean=listed(m, np.zeros((2, 1, 1, 1), np.float32)), stddev=1.0),
-    "per_frame": lambda m: m.per_frame(listed(m, f32([[1, 2], [3, 4]]))),
-    "per_frame of frames": lambda m: m.per_frame(listed(m, f32([[1, 2], [3, 4]]), "F")),
+    "angles for one image": lambda m: m.rotate(m.tensor(np.zeros((4, 4, 3), np.uint8)), angle=make_list(m, f32([10, 90]))),
+    "images and angles": lambda m: m.rotate(make_list(m, np.zeros((2, 4, 4, 3), np.uint8), "HWC"), angle=make_list(m, f32([10, 90]))),
+    "angles for another number of images": raising(ValueError, lambda m: m.rotate(images(m), angle=make_list(m, f32([1, 2, 3])))),
+    "sizes": lambda m: m.resize(images(m), size=make_list(m, f32([[2, 2], [3, 3]]))),
+    "windows": lambda m: m.slice(images(m), start=make_list(m, i32([[0, 0], [1, 1]])), shape=[2, 2], axes=[0, 1]),
+    "matrices": lambda m: m.warp_affine(images(m), make_list(m, np.tile(np.eye(2, 3, dtype=np.float32), (2, 1, 1)))),
+    "matrices by name": lambda m: m.warp_affine(images(m), matrix=make_list(m, np.tile(np.eye(2, 3, dtype=np.float32), (2, 1, 1)))),
+    "means": lambda m: m.normalize(m.cast(images(m), dtype=m.float32), mean=make_list(m, np.zeros((2, 1, 1, 1), np.float32)), stddev=1.0),
+    "per_frame": lambda m: m.per_frame(make_list(m, f32([[1, 2], [3, 4]]))),
+    "per_frame of frames": lambda m: m.per_frame(make_list(m, f32([[1, 2], [3, 4]]), "F")),
     "per_frame of a sample": lambda m: m.per_frame(single(m, f32([1, 2]))),
     "per_frame of another layout": raising(RuntimeError, lambda m: m.per_frame(result(m))),
     "per_frame that replaces": lambda m: m.per_frame(result(m), replace=True),
@@ -116,7 +116,7 @@ LISTS = {
     "ExternalSource with layout": lambda m: m.ExternalSource([result(m)], layout="HWC")(),
     "ExternalSource of two": lambda m: m.ExternalSource([(result(m), result(m))], num_outputs=2)()[1],
     "ExternalSource of a list and a sample": raising(TypeError, lambda m: m.ExternalSource([(result(m), result(m)[0])], num_outputs=2)()),
-    "index per sample": lambda m: images(m).slice[listed(m, i32([0, 1]))],
+    "index per sample": lambda m: images(m).slice[make_list(m, i32([0, 1]))],
     "bound of a sample": lambda m: images(m).slice[single(m, np.int32(1)) :],
     "list as a tensor": lambda m: m.as_tensor(result(m, layout=None)),
     "list as a tensor of its own": lambda m: m.tensor(result(m, layout=None)),
@@ -125,7 +125,7 @@ LISTS = {
     "ragged list as a tensor": raising(
         ValueError, lambda m: m.as_tensor(package(m).tensors.TensorListCPU([single(m, np.zeros(n, np.int32)) for n in (1, 2)]))
     ),
-    "no image": raising(RuntimeError, lambda m: m.decoders.image(listed(m, np.zeros((1, 20), np.uint8)))),
+    "no image": raising(RuntimeError, lambda m: m.decoders.image(make_list(m, np.zeros((1, 20), np.uint8)))),
 }
 
 
@@ -136,7 +136,7 @@ def test_tensor_list_is_a_batch_for_operators(program: Callable[[Any], Any], rai
 
 def test_random_numbers_take_their_shapes_from_a_tensor_list() -> None:
     assert_alike(lambda m: m.random.uniform(result(m), range=[0, 1]))
-    assert_alike(lambda m: m.random.uniform(shape=listed(m, i32([[2], [3]])), range=[0, 1]))
+    assert_alike(lambda m: m.random.uniform(shape=make_list(m, i32([[2], [3]])), range=[0, 1]))
 
 
 # The layout under torch_ndd, and the layout or the error under DALI.
@@ -169,21 +169,21 @@ def test_arithmetic_takes_the_samples_of_a_tensor_list_one_by_one() -> None:
     for value in (batch + samples, samples + batch, ndd.math.max(batch, samples) * 2, batch + samples[0] - samples[0] + samples):
         assert (value.shape, value.layout, value.torch().tolist()) == ([(3, 2, 4)] * 2, "CHW", (2 * VALUES).tolist())
     assert (samples == batch).torch().all()
-    assert ndd.math.sqrt(listed(ndd, f32([4, 9]))).torch().tolist() == [2, 3]
-    assert (ndd.tensor(1) + listed(ndd, i32([4, 9]))).torch().tolist() == [5, 10]
+    assert ndd.math.sqrt(make_list(ndd, f32([4, 9]))).torch().tolist() == [2, 3]
+    assert (ndd.tensor(1) + make_list(ndd, i32([4, 9]))).torch().tolist() == [5, 10]
     with pytest.raises(ValueError, match="2 != 3"):
-        _ = batch + listed(ndd, np.zeros((3, 3, 2, 4), np.uint8))
+        _ = batch + make_list(ndd, np.zeros((3, 3, 2, 4), np.uint8))
 
 
 def test_python_function_takes_a_tensor_list_per_sample() -> None:
-    result = ndd.python_function(lambda image, more: image + more, listed(ndd, i32([[1], [2]])), more=listed(ndd, i32([10, 20])))
+    result = ndd.python_function(lambda image, more: image + more, make_list(ndd, i32([[1], [2]])), more=make_list(ndd, i32([10, 20])))
     assert result.torch().tolist() == [[11], [22]]
 
 
 @pytest.mark.parametrize("augmented", [ndd.augment.trivial_augment, ndd.augment.random_erasing, ndd.augment.mixup])
 def test_augmentation_takes_a_tensor_list(augmented: Callable[..., Any]) -> None:
     values = np.random.default_rng(1).integers(0, 256, (2, 8, 8, 3), np.uint8)
-    wanted, got = (augmented(value, rng=ndd.random.RNG(3)) for value in (ndd.batch(values, layout="HWC"), listed(ndd, values, "HWC")))
+    wanted, got = (augmented(value, rng=ndd.random.RNG(3)) for value in (ndd.batch(values, layout="HWC"), make_list(ndd, values, "HWC")))
     assert torch.equal(got.torch(), wanted.torch())
     assert got.layout == "HWC"
 

@@ -95,11 +95,11 @@ def test_tfrecord_errors(records: list[str]) -> None:
         {"kind": ("FixedLenFeature", [0])},
     ):
 
-        def make(module: ModuleType, options: dict[str, Any], given: dict[str, Any] = value) -> Any:
+        def make(module: ModuleType, options: dict[str, Any], arguments: dict[str, Any] = value) -> Any:
             t = tf(module)
-            kind, shape = given.get("kind", ("FixedLenFeature", [2]))
-            features = given.get("features", {"pair": getattr(t, kind)(shape, t.int64, 0)})
-            return module.readers.TFRecord(path=records, index_path=given.get("index_path", indices), features=features)
+            kind, shape = arguments.get("kind", ("FixedLenFeature", [2]))
+            features = arguments.get("features", {"pair": getattr(t, kind)(shape, t.int64, 0)})
+            return module.readers.TFRecord(path=records, index_path=arguments.get("index_path", indices), features=features)
 
         assert_same(make, (None,), TypeError if value.get("features") == {"label": 3} else RuntimeError)
 

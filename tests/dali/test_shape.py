@@ -209,7 +209,7 @@ def plain(m: Any) -> Any:
     return m.tensor(B)
 
 
-def ragged(m: Any) -> Any:
+def make_ragged(m: Any) -> Any:
     return m.batch([B, B[:1].copy()])
 
 
@@ -260,8 +260,8 @@ JOIN = {
         "numbers, name": lambda m, f: f(m.tensor(1), m.tensor(2), axis_name="N"),
         "empty": lambda m, f: f(b(m), array(m, 0, 3, dtype="uint8")),
         "batch and tensor": lambda m, f: f(m.batch([B, B]), plain(m)),
-        "ragged and tensor": lambda m, f: f(ragged(m), plain(m)),
-        "ragged": lambda m, f: f(ragged(m), ragged(m), axis=1),
+        "ragged and tensor": lambda m, f: f(make_ragged(m), plain(m)),
+        "ragged": lambda m, f: f(make_ragged(m), make_ragged(m), axis=1),
         "ragged, shapes": lambda m, f: f(m.batch([B, np.zeros((2, 2), np.uint8)]), plain(m)),
     }.items()
 }
@@ -272,7 +272,7 @@ EMPTY = {
     "all": lambda m: m.cat(array(m, 0, 3), array(m, 0, 3)),
     "copy": lambda m: m.copy(b(m)),
     "copy of a number": lambda m: m.copy(m.tensor(1)),
-    "copy of a batch": lambda m: m.copy(ragged(m)),
+    "copy of a batch": lambda m: m.copy(make_ragged(m)),
     "layout": lambda m: m.get_property(b(m), key="layout"),
     "no layout": lambda m: m.get_property(plain(m), key="layout"),
     "no source": lambda m: m.get_property(b(m), key="source_info"),

@@ -32,7 +32,7 @@ def hwc(m: Any) -> Any:
     return m.tensor(IMAGE, layout="HWC")
 
 
-def ragged(m: Any) -> Any:
+def make_ragged(m: Any) -> Any:
     return m.batch(RAGGED)
 
 
@@ -117,13 +117,13 @@ SLICES = {
     "nan": raising(RuntimeError, lambda m: m.slice(hw(m), [float("nan"), 0.0], [0.5, 0.5])),
     "a number": raising(RuntimeError, lambda m: m.slice(m.tensor(5), start=[0], shape=[1], axes=[0])),
     "axes of samples": lambda m: m.slice(two(m), start=[1], shape=[2], axes=m.batch([[0], [1]])),
-    "starts": lambda m: m.slice(ragged(m), start=m.batch([[1], [5], [0]]), shape=[2], axes=[0]),
-    "scalar starts": lambda m: m.slice(ragged(m), start=m.batch([1, 5, 0]), shape=[2], axes=[0]),
-    "relative": lambda m: m.slice(ragged(m), rel_start=[0.5], rel_shape=[0.25], axes=[0]),
-    "relative ends": lambda m: m.slice(ragged(m), rel_start=m.batch([[0.1], [0.2], [0.33]]), rel_end=m.batch([[0.9], [0.7], [0.34]]), axes=[0]),
-    "ragged, padded": lambda m: m.slice(ragged(m), start=[5], shape=[10], axes=[0], out_of_bounds_policy="pad", fill_values=[-1.5]),
-    "ragged, trimmed": lambda m: m.slice(ragged(m), start=[5], shape=[10], axes=[0], out_of_bounds_policy="trim_to_shape"),
-    "ragged, error": raising(RuntimeError, lambda m: m.slice(ragged(m), start=[5], shape=[10], axes=[0])),
+    "starts": lambda m: m.slice(make_ragged(m), start=m.batch([[1], [5], [0]]), shape=[2], axes=[0]),
+    "scalar starts": lambda m: m.slice(make_ragged(m), start=m.batch([1, 5, 0]), shape=[2], axes=[0]),
+    "relative": lambda m: m.slice(make_ragged(m), rel_start=[0.5], rel_shape=[0.25], axes=[0]),
+    "relative ends": lambda m: m.slice(make_ragged(m), rel_start=m.batch([[0.1], [0.2], [0.33]]), rel_end=m.batch([[0.9], [0.7], [0.34]]), axes=[0]),
+    "ragged, padded": lambda m: m.slice(make_ragged(m), start=[5], shape=[10], axes=[0], out_of_bounds_policy="pad", fill_values=[-1.5]),
+    "ragged, trimmed": lambda m: m.slice(make_ragged(m), start=[5], shape=[10], axes=[0], out_of_bounds_policy="trim_to_shape"),
+    "ragged, error": raising(RuntimeError, lambda m: m.slice(make_ragged(m), start=[5], shape=[10], axes=[0])),
     "depth": lambda m: m.slice(m.tensor(np.arange(81, dtype=np.int16).reshape(3, 3, 3, 3)), start=[1], shape=[1], axis_names="D"),
 }
 

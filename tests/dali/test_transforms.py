@@ -52,9 +52,9 @@ def test_each_map_alone(name: str, args: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(("given", "name", "args"), [(GIVEN, *value) for value in FLAT] + [(SPACE, *value) for value in DEEP])
-def test_after_another_map(given: np.ndarray, name: str, args: dict[str, Any], reverse: bool) -> None:
-    assert_near(lambda module: getattr(module.transforms, name)(module.tensor(given), **args, reverse_order=reverse))
+@pytest.mark.parametrize(("matrix", "name", "args"), [(GIVEN, *value) for value in FLAT] + [(SPACE, *value) for value in DEEP])
+def test_after_another_map(matrix: np.ndarray, name: str, args: dict[str, Any], reverse: bool) -> None:
+    assert_near(lambda module: getattr(module.transforms, name)(module.tensor(matrix), **args, reverse_order=reverse))
 
 
 def test_arguments_for_each_sample() -> None:

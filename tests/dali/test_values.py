@@ -23,12 +23,12 @@ RAGGED = [np.arange(6, dtype=np.int32).reshape(2, 3), np.arange(12, dtype=np.int
 CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
 
 
-def described(value: Any) -> Any:
+def describe(value: Any) -> Any:
     """Return what both libraries report about a value, in plain Python."""
     if isinstance(value, list | tuple):
-        return [described(element) for element in value]
+        return [describe(element) for element in value]
     if hasattr(value, "batch_size"):
-        return [value.batch_size, value.layout, value.ndim, str(value.device), [described(element) for element in value]]
+        return [value.batch_size, value.layout, value.ndim, str(value.device), [describe(element) for element in value]]
     if hasattr(value, "evaluate"):
         array = np.asarray(value.evaluate())
         return [name_of(value.dtype), tuple(value.shape), value.layout, array.tolist()]
@@ -226,7 +226,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_same_as_dali(program: Callable[[Any], Any], raises: Raises | None) -> None:
-    assert_equal(lambda m: described(program(m)), raises=raises)
+    assert_equal(lambda m: describe(program(m)), raises=raises)
 
 
 @pytest.mark.parametrize("make", ["tensor", "batch"])
@@ -312,6 +312,6 @@ SHORTENED = {
 }
 
 
-@pytest.mark.parametrize("made", SHORTENED.values(), ids=SHORTENED.keys())
-def test_repr_is_shortened_above_1000_elements(made: Any) -> None:
-    assert repr(made(ndd)) == repr(made(dali))
+@pytest.mark.parametrize("make_value", SHORTENED.values(), ids=SHORTENED.keys())
+def test_repr_is_shortened_above_1000_elements(make_value: Any) -> None:
+    assert repr(make_value(ndd)) == repr(make_value(dali))

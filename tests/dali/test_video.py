@@ -33,7 +33,7 @@ def assert_same(program: Callable[[ModuleType], Made], raises: Raises | None = N
     assert_equal(within_a_context, raises)
 
 
-def described(frames: Any) -> tuple[Any, ...]:
+def describe(frames: Any) -> tuple[Any, ...]:
     # Chroma is converted by different filters: frames are compared by their content, and within 12 levels.
     values = np.asarray(frames)
     return frames.layout, values.shape, str(values.dtype), identity(values)
@@ -81,7 +81,7 @@ DECODED: list[Callable[[Any, Any], Any]] = [
 def test_frames_chosen_by_the_decoder(
     video: np.ndarray, call: Callable[[Any, Any], Any], capfd: pytest.CaptureFixture[str], raises: Raises | None
 ) -> None:
-    assert_same(lambda module: [described(call(module.decoders, module.as_tensor(video)))], raises=raises)
+    assert_same(lambda module: [describe(call(module.decoders, module.as_tensor(video)))], raises=raises)
     capfd.readouterr()
 
 
@@ -94,14 +94,14 @@ def test_decoder_with_a_batch(video: np.ndarray) -> None:
     def program(module: ModuleType) -> Made:
         batch = module.batch([module.as_tensor(video)] * 2)
         result = module.decoders.video(batch, start_frame=module.batch([0, 5]), sequence_length=module.batch([2, 3]))
-        return [described(sample) for sample in result.tensors]
+        return [describe(sample) for sample in result.tensors]
 
     assert_same(program)
 
 
 def test_decoder_of_non_videos(capfd: pytest.CaptureFixture[str]) -> None:
     file = np.zeros(100, np.uint8)
-    assert_same(lambda module: [described(module.decoders.video(module.as_tensor(file)))], raises=RuntimeError)
+    assert_same(lambda module: [describe(module.decoders.video(module.as_tensor(file)))], raises=RuntimeError)
     capfd.readouterr()
 
 
@@ -129,7 +129,7 @@ def read(module: ModuleType, epochs: int, batch_size: int, **options: Any) -> Ma
         for outputs in reader.next_epoch(batch_size=batch_size):
             outputs = outputs if isinstance(outputs, tuple) else (outputs,)
             for frames, *others in zip(*(output.tensors for output in outputs), strict=True):
-                results.append((described(frames), *((np.round(np.asarray(other), 3).tolist(), str(np.asarray(other).dtype)) for other in others)))
+                results.append((describe(frames), *((np.round(np.asarray(other), 3).tolist(), str(np.asarray(other).dtype)) for other in others)))
     return [*results, reader.get_metadata()]
 
 

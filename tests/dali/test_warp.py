@@ -22,7 +22,7 @@ def image(shape: tuple[int, ...], dtype: str = "uint8", seed: int = 0) -> np.nda
     return np.random.default_rng(seed).integers(0, 256, shape).astype(dtype)
 
 
-def rotated(data: np.ndarray, layout: str, *, interp: str = "LINEAR", dtype: str | None = None, **options: Any) -> list[np.ndarray]:
+def rotate(data: np.ndarray, layout: str, *, interp: str = "LINEAR", dtype: str | None = None, **options: Any) -> list[np.ndarray]:
     def run(module: ModuleType, types: ModuleType) -> np.ndarray:
         out_dtype = {} if dtype is None else {"dtype": getattr(module, dtype)}
         tensor = module.tensor(data, layout=layout)
@@ -49,7 +49,7 @@ def assert_close(ours: np.ndarray, theirs: np.ndarray, *, integer: bool) -> None
 def test_linear_rotations(source: str, target: str, channels: int, fill: float | None) -> None:
     options = {} if fill is None else {"fill_value": fill}
     for angle, shape in ((30.0, (37, 52)), (-77.25, (64, 9)), (201.5, (1, 40)), (90.0, (33, 20))):
-        assert_close(*rotated(image((*shape, channels), source), "HWC", angle=angle, dtype=target, **options), integer=target != "float32")
+        assert_close(*rotate(image((*shape, channels), source), "HWC", angle=angle, dtype=target, **options), integer=target != "float32")
 
 
 @pytest.mark.parametrize("fill", [None, 42.0])
@@ -58,7 +58,7 @@ def test_linear_rotations(source: str, target: str, channels: int, fill: float |
 def test_nearest_rotations(dtype: str, channels: int, fill: float | None) -> None:
     options = {} if fill is None else {"fill_value": fill}
     for angle, shape in ((30.0, (37, 52)), (-77.25, (64, 9)), (201.5, (1, 40)), (90.0, (33, 20))):
-        ours, theirs = rotated(image((*shape, channels), dtype), "HWC", interp="NN", angle=angle, **options)
+        ours, theirs = rotate(image((*shape, channels), dtype), "HWC", interp="NN", angle=angle, **options)
         assert (ours != theirs).mean() < 1e-3
 
 
@@ -67,13 +67,13 @@ def test_rotated_volumes(interp: str) -> None:
     for seed, axis in enumerate([(0, 0, 2), (1, 0, 0), (0, -1, 0), (1, 2, -3), (0.5, 0.1, 0.7)]):
         for fill in ({}, {"fill_value": 9.0}):
             options = dict(angle=17.0 + 50 * seed, axis=[float(a) for a in axis], **fill)
-            ours, theirs = rotated(image((7, 12, 9, 2), seed=seed), "DHWC", interp=interp, **options)
+            ours, theirs = rotate(image((7, 12, 9, 2), seed=seed), "DHWC", interp=interp, **options)
             assert_close(ours, theirs, integer=True)
 
 
 @pytest.mark.parametrize("options", [{"keep_size": True}, {"size": [20, 31]}, {"size": [20.4, 31.0]}, {"size": [5, 7], "keep_size": True}])
 def test_canvas_options(options: dict[str, Any]) -> None:
-    assert_close(*rotated(image((25, 30, 3)), "HWC", angle=33.0, **options), integer=True)
+    assert_close(*rotate(image((25, 30, 3)), "HWC", angle=33.0, **options), integer=True)
 
 
 def canvases(module: ModuleType, images: list[np.ndarray], layout: str, **options: list[np.ndarray]) -> list[tuple[int, ...]]:
@@ -101,7 +101,7 @@ def test_canvas_size_of_volumes() -> None:
 
 def test_angles_per_frame() -> None:
     video = image((3, 20, 31, 3))
-    assert_close(*rotated(video, "FHWC", angle=25.0), integer=True)
+    assert_close(*rotate(video, "FHWC", angle=25.0), integer=True)
     ours, theirs = (
         np.asarray(module.rotate(module.tensor(video, layout="FHWC"), angle=module.per_frame([10.0, -40.0, 80.0])).evaluate()).astype(np.float64)
         for module in (ndd, dali)
@@ -147,7 +147,7 @@ def both(name: str, *inputs: Any, **options: Any) -> list[list[np.ndarray]]:
     return [[sample.astype(np.float64) for sample in samples] for samples in (ours, theirs)]
 
 
-def batched(*samples: np.ndarray, layout: str | None = None) -> Any:
+def make_batch(*samples: np.ndarray, layout: str | None = None) -> Any:
     return lambda module, types: module.batch(list(samples), layout=layout)
 
 
@@ -155,7 +155,7 @@ def interpolation(name: str) -> Any:
     return lambda module, types: getattr(types, "INTERP_" + name)
 
 
-def ragged(dtype: str, channels: int = 3) -> list[np.ndarray]:
+def make_ragged(dtype: str, channels: int = 3) -> list[np.ndarray]:
     return [image((*shape, channels), dtype, seed=k) for k, shape in enumerate([(37, 52), (64, 9), (20, 31)])]
 
 
@@ -176,11 +176,11 @@ def assert_same_pixels(results: list[list[np.ndarray]]) -> None:
 @pytest.mark.parametrize("inverse", [True, False])
 def test_warp_affine(source: str, target: str, fill: float | None, inverse: bool) -> None:
     options: dict[str, Any] = {} if fill is None else {"fill_value": fill}
-    matrices = batched(MATRIX, MATRIX * np.float32(1.3), np.float32([[1, 0, 0.3], [0, -1, 20.2]]))
+    matrices = make_batch(MATRIX, MATRIX * np.float32(1.3), np.float32([[1, 0, 0.3], [0, -1, 20.2]]))
     options |= {"matrix": matrices, "inverse_map": inverse, "dtype": lambda module, types: getattr(module, target)}
-    images = batched(*ragged(source), layout="HWC")
+    images = make_batch(*make_ragged(source), layout="HWC")
     assert_all_close(both("warp_affine", images, **options), integer=target != "float32")
-    options["size"] = batched(*np.float32([[20, 31], [40, 7], [3, 90]]))
+    options["size"] = make_batch(*np.float32([[20, 31], [40, 7], [3, 90]]))
     assert_all_close(both("warp_affine", images, **options), integer=target != "float32")
     assert_same_pixels(both("warp_affine", images, interp_type=interpolation("NN"), **options))
 
@@ -189,7 +189,7 @@ def test_warp_affine_takes_the_matrix_in_every_form() -> None:
     data = image((20, 31, 3))
     tensor = lambda module, types: module.tensor(data, layout="HWC")  # noqa: E731
     matrix = np.array([[1.5, 0.25, -3.5], [0.125, 0.75, 2.0]], np.float32)
-    forms = [both("warp_affine", tensor, matrix=matrix), both("warp_affine", tensor, matrix), both("warp_affine", tensor, batched(matrix))]
+    forms = [both("warp_affine", tensor, matrix=matrix), both("warp_affine", tensor, matrix), both("warp_affine", tensor, make_batch(matrix))]
     for results in forms:
         assert_all_close(results, integer=True)
     # DALI accepts a list only as a literal.
@@ -201,7 +201,7 @@ def test_warp_affine_takes_the_matrix_in_every_form() -> None:
 @pytest.mark.parametrize("interp", ["NN", "LINEAR"])
 @pytest.mark.parametrize("inverse", [True, False])
 def test_warp_affine_of_volumes(interp: str, inverse: bool) -> None:
-    volumes = batched(image((7, 12, 9, 2)), image((5, 8, 14, 2), seed=1), layout="DHWC")
+    volumes = make_batch(image((7, 12, 9, 2)), image((5, 8, 14, 2), seed=1), layout="DHWC")
     for options in ({}, {"fill_value": 9.0}, {"size": [6, 10, 11]}):
         results = both("warp_affine", volumes, matrix=VOLUME_MATRIX, inverse_map=inverse, interp_type=interpolation(interp), **options)
         assert_all_close(results, integer=True) if interp == "LINEAR" else assert_same_pixels(results)
@@ -209,7 +209,7 @@ def test_warp_affine_of_volumes(interp: str, inverse: bool) -> None:
 
 @pytest.mark.parametrize("positional", [False, True])
 def test_warp_affine_of_frames(positional: bool) -> None:
-    videos = batched(image((3, 20, 31, 3)), image((2, 20, 31, 3), seed=1), layout="FHWC")
+    videos = make_batch(image((3, 20, 31, 3)), image((2, 20, 31, 3), seed=1), layout="FHWC")
     per_frame = lambda module, types: module.per_frame(module.batch([np.stack([MATRIX] * 2 + [2 * MATRIX]), np.stack([-MATRIX, MATRIX])]))  # noqa: E731
     assert_all_close(both("warp_affine", videos, per_frame) if positional else both("warp_affine", videos, matrix=per_frame), integer=True)
     assert_all_close(both("warp_affine", videos, matrix=MATRIX), integer=True)
@@ -222,7 +222,7 @@ def test_warp_affine_of_frames(positional: bool) -> None:
 def test_warp_perspective(interp: str, dtype: str, border: str) -> None:
     x, y = np.meshgrid(np.arange(64), np.arange(64))
     smooth = [(128 + 100 * np.sin(x / (7 + c)) * np.cos(y / 9))[:h, :w] for c, (h, w) in enumerate([(37, 52), (64, 29), (20, 31)])]
-    images = batched(*(np.stack([value, value / 2, 255 - value], -1).astype(dtype) for value in smooth), layout="HWC")
+    images = make_batch(*(np.stack([value, value / 2, 255 - value], -1).astype(dtype) for value in smooth), layout="HWC")
     for options in ({"matrix": HOMOGRAPHY}, {"matrix": HOMOGRAPHY, "pixel_origin": "center", "inverse_map": False, "size": [30, 41]}):
         fill = {"fill_value": [10.0, 20.0, 30.0]} if border == "constant" else {}
         results = both("experimental.warp_perspective", images, border_mode=border, interp_type=interpolation(interp), **fill, **options)
@@ -254,8 +254,8 @@ def test_warp_perspective_layouts(layout: str) -> None:
 @pytest.mark.parametrize("interp", ["NN", "LINEAR"])
 @pytest.mark.parametrize("channels", [1, 3, 5])
 def test_water_and_sphere(operator: str, dtype: str, interp: str, channels: int) -> None:
-    images = batched(*ragged(dtype, channels), layout="HWC")
+    images = make_batch(*make_ragged(dtype, channels), layout="HWC")
     waves = {"ampl_x": 4.5, "ampl_y": 7.0, "freq_x": 0.2, "freq_y": 0.13, "phase_x": 0.4, "phase_y": -1.2}
-    for options in ({}, {"fill_value": 30.0, **(waves if operator == "water" else {})}, {"mask": batched(*np.int32([1, 0, 1]))}):
+    for options in ({}, {"fill_value": 30.0, **(waves if operator == "water" else {})}, {"mask": make_batch(*np.int32([1, 0, 1]))}):
         results = both(operator, images, interp_type=interpolation(interp), **options)
         assert_all_close(results, integer=dtype == "uint8") if interp == "LINEAR" else assert_same_pixels(results)

@@ -2,6 +2,7 @@
 """decoders.numpy and decoders.inflate."""
 
 import io
+import sys
 import zlib
 
 import numpy as np
@@ -40,7 +41,7 @@ def zlib_files(ragged: bool) -> tuple[Samples, ...]:
 CHUNK = len(zlib.compress(bytes([0, 1, 2, 3, 4, 5])))
 
 
-def inflated(file: np.ndarray, chunk_offsets: list[int], shape: list[int], **_: object) -> np.ndarray:
+def inflate(file: np.ndarray, chunk_offsets: list[int], shape: list[int], **_: object) -> np.ndarray:
     return np.stack([np.frombuffer(zlib.decompressobj().decompress(file.tobytes()[at:]), np.uint8).reshape(shape) for at in chunk_offsets])
 
 
@@ -68,7 +69,7 @@ CASES = [
             "chunk_sizes": Each([[CHUNK, CHUNK]] * 3),
             "chunk_offsets": Each([[0, CHUNK], [CHUNK, 0], [0, 0]]),
         },
-        reference=inflated,
+        reference=inflate,
         out_layout=None,
         uncompiled="it runs in Python",
     ),
@@ -160,6 +161,7 @@ PACKERS = {
     "Deflate": lambda data: deflate(data, -15),
     "Zlib": zlib.compress,
     "Gzip": lambda data: deflate(data, 31),
+    "Zstd": lambda data: pytest.importorskip("pyarrow").Codec("zstd").compress(data, asbytes=True),
 }
 
 
@@ -192,6 +194,12 @@ def test_inflate_chunks(algorithm: str) -> None:
     assert (plain.layout, plain.shape) == (None, (1, 60 * 90 * 3))
 
 
+def test_inflate_of_no_samples_keeps_the_layout() -> None:
+    nothing = ndd.batch([torch.zeros(4, dtype=torch.uint8)]).select([])
+    result = ndd.decoders.inflate(nothing, algorithm="Zlib", shape=[2, 2], layout="HW")
+    assert (result.batch_size, result.layout, result.ndim) == (0, "HW", 2)
+
+
 def test_inflate_refuses() -> None:
     packed = np.frombuffer(zlib.compress(bytes(100)), np.uint8)
     for options, reason in (
@@ -220,6 +228,21 @@ def test_inflate_does_not_write_more_than_was_asked_for() -> None:
     bomb = np.frombuffer(zlib.compress(bytes(100_000_000)), np.uint8)
     with pytest.raises(RuntimeError, match="shape and dtype give 10"):
         ndd.decoders.inflate(bomb, algorithm="Zlib", shape=[10])
-    block = np.frombuffer(lz4(bytes(100_000_000)), np.uint8)
-    with pytest.raises(RuntimeError, match="damaged"):
-        ndd.decoders.inflate(block, shape=[10])
+    for algorithm in ("LZ4", "Zstd"):
+        block = np.frombuffer(PACKERS[algorithm](bytes(100_000_000)), np.uint8)
+        with pytest.raises(RuntimeError, match="damaged"):
+            ndd.decoders.inflate(block, algorithm=algorithm, shape=[10])
+
+
+@pytest.mark.parametrize("size", [99, 101])
+def test_inflate_of_a_frame_of_another_size_names_the_expected_one(size: int) -> None:
+    packed = np.frombuffer(PACKERS["Zstd"](bytes(100)), np.uint8)
+    with pytest.raises(RuntimeError, match=f"shape and dtype give {size} bytes"):
+        ndd.decoders.inflate(packed, algorithm="zstd", shape=[size])
+
+
+def test_inflate_names_the_package_for_zstd(monkeypatch: pytest.MonkeyPatch) -> None:
+    packed = np.frombuffer(PACKERS["Zstd"](bytes(100)), np.uint8)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(RuntimeError, match=r"decoders\.inflate: the package pyarrow is not installed: pip install torch_ndd\[parquet\]"):
+        ndd.decoders.inflate(packed, algorithm="Zstd", shape=[100])

@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import io
+import os
+import re
+import threading
+import time
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from _cases import Case, Each, Inputs, Samples
+from _read_bytes import count_read_bytes
 
 import torch_ndd as ndd
 
@@ -49,12 +57,12 @@ def reference(file: np.ndarray, dtype: str = "float32", **options: object) -> tu
     return samples, np.float32(rate)
 
 
-def resampled(file: np.ndarray, sample_rate: float, quality: float = 50, **options: object) -> tuple[np.ndarray, np.float32]:
+def resample(file: np.ndarray, sample_rate: float, quality: float = 50, **options: object) -> tuple[np.ndarray, np.float32]:
     samples, rate = reference(file, **options)
-    return interpolated(samples.astype(np.float64), sample_rate / float(rate), quality).astype(np.float32), np.float32(sample_rate)
+    return interpolate(samples.astype(np.float64), sample_rate / float(rate), quality).astype(np.float32), np.float32(sample_rate)
 
 
-def interpolated(samples: np.ndarray, ratio: float, quality: float) -> np.ndarray:
+def interpolate(samples: np.ndarray, ratio: float, quality: float) -> np.ndarray:
     """The reference: each output from all samples, in double precision."""
     lobes = {0: 3, 50: 16, 100: 64}[quality]
     at = np.arange(int(np.ceil(len(samples) * ratio)))[:, None] / ratio - np.arange(len(samples))
@@ -78,7 +86,7 @@ CASES = [
         "rate",
         files("WAV", "FLOAT"),
         {"sample_rate": Each([8000.0, 11025.0, 44100.0])},
-        reference=resampled,
+        reference=resample,
         tolerance=1e-6,
         out_layout=None,
     ),
@@ -179,7 +187,7 @@ def test_downmix_averages_channels() -> None:
 def test_resampling_interpolates_with_a_windowed_sinc(rate: float, quality: float) -> None:
     file = encode(sound(500), "WAV", "FLOAT")
     samples, new_rate = ndd.decoders.audio(ndd.tensor(file), sample_rate=rate, quality=quality)
-    expected, _ = resampled(file, rate, quality)
+    expected, _ = resample(file, rate, quality)
     assert samples.shape == expected.shape == (int(np.ceil(500 * rate / RATE)), 2)
     assert np.abs(np.asarray(samples) - expected).max() < 2e-6
     assert new_rate.item() == np.float32(rate)
@@ -254,7 +262,7 @@ def test_same_with_any_number_of_threads() -> None:
 # --- files whose header has no length ---
 
 
-def decoded(file: bytes | np.ndarray, **options: object) -> np.ndarray:
+def decode_sound(file: bytes | np.ndarray, **options: object) -> np.ndarray:
     return np.asarray(ndd.decoders.audio(np.frombuffer(bytes(file), np.uint8), **options)[0])
 
 
@@ -275,63 +283,63 @@ def mp3(samples: np.ndarray, rate: int, mode: str) -> tuple[bytes, int]:
 def test_frames_of_an_mp3_cut_from_a_stream_are_counted(mode: str, rate: int, channels: int) -> None:
     samples = np.concatenate([np.zeros((30_000, channels)), sound(58_200, channels)])
     content, first = mp3(samples, rate, mode)
-    whole, cut = decoded(content), decoded(content[first:])
+    whole, cut = decode_sound(content), decode_sound(content[first:])
     a_frame = 1152 if rate > 24000 else 576
     assert len(whole) == 88_200
     assert len(cut) % a_frame == 0
-    assert 0 <= len(cut) - 88_200 - 1105 < 2 * a_frame  # 1105: the delay of encoder and decoder, which the length tells
+    assert 0 <= len(cut) - 88_200 - 1105 < 2 * a_frame  # 1105: the delay of encoder and decoder, which follows from the length
     np.testing.assert_array_equal(cut[1105 : 1105 + 80_000], whole[:80_000])
-    later = decoded(content[len(content) // 3 :])  # it begins within a frame
+    later = decode_sound(content[len(content) // 3 :])  # it begins within a frame
     assert len(later) % a_frame == 0
     np.testing.assert_allclose(later[-20_000:], cut[-20_000:], atol=1e-6)
     tagged = b"ID3\x04\0\0\0\0\0\x0a" + bytes(10) + content[first:] + b"TAG" + bytes(125)
-    np.testing.assert_array_equal(decoded(tagged), cut)
+    np.testing.assert_array_equal(decode_sound(tagged), cut)
     interrupted = content[first:] + bytes(300) + content[first:]
-    assert len(decoded(interrupted)) >= len(cut)
+    assert len(decode_sound(interrupted)) >= len(cut)
     with pytest.raises(RuntimeError, match="not a sound of a supported format"):
-        decoded(content[first : first + 3])
+        decode_sound(content[first : first + 3])
 
 
 def test_lengths_that_wav_au_and_caf_files_lack() -> None:
     samples = sound(3000)
-    expected = decoded(encode(samples))
+    expected = decode_sound(encode(samples))
     wav, au, caf = (encode(samples, container).tobytes() for container in ("WAV", "AU", "CAF"))
     at = wav.index(b"data") + 4
     for size in (bytes(4), b"\xff" * 4):
-        np.testing.assert_array_equal(decoded(wav[:4] + size + wav[8:at] + size + wav[at + 4 :]), expected)
-        np.testing.assert_array_equal(decoded(au[:8] + size + au[12:]), expected)
+        np.testing.assert_array_equal(decode_sound(wav[:4] + size + wav[8:at] + size + wav[at + 4 :]), expected)
+        np.testing.assert_array_equal(decode_sound(au[:8] + size + au[12:]), expected)
     at = caf.index(b"data") + 4
-    np.testing.assert_array_equal(decoded(caf[:at] + b"\xff" * 8 + caf[at + 8 :]), expected)
+    np.testing.assert_array_equal(decode_sound(caf[:at] + b"\xff" * 8 + caf[at + 8 :]), expected)
     empty = encode(np.zeros((0, 2))).tobytes()
-    assert decoded(empty).shape == (0, 2)
-    assert decoded(empty + b"LIST\4\0\0\0abcd").shape == (0, 2)
+    assert decode_sound(empty).shape == (0, 2)
+    assert decode_sound(empty + b"LIST\4\0\0\0abcd").shape == (0, 2)
 
 
 @pytest.mark.parametrize("dtype", [ndd.float32, ndd.int16], ids=str)
 def test_frames_of_a_flac_without_a_length_are_counted(dtype: torch.dtype) -> None:
     content = bytearray(encode(sound(70_000), "FLAC"))
-    expected = decoded(content, dtype=dtype)
+    expected = decode_sound(content, dtype=dtype)
     content[21] &= 0xF0
     content[22:26] = bytes(4)
-    np.testing.assert_array_equal(decoded(content, dtype=dtype), expected)
+    np.testing.assert_array_equal(decode_sound(content, dtype=dtype), expected)
 
 
 def test_max_sample_bytes_bounds_a_sound(monkeypatch: pytest.MonkeyPatch) -> None:
     file = encode(sound(1000))
-    assert decoded(file, max_sample_bytes=8000).shape == (1000, 2)
+    assert decode_sound(file, max_sample_bytes=8000).shape == (1000, 2)
     text = r"sample 0: a sound of 1000 frames of 2 channels at 16000 Hz has 8000 bytes, more than max_sample_bytes=7999, .*TORCH_NDD_MAX_SAMPLE_BYTES"
     with pytest.raises(RuntimeError, match=text):
-        decoded(file, max_sample_bytes=7999)
-    assert decoded(file, max_sample_bytes=4000, dtype=ndd.int16).shape == (1000, 2)
+        decode_sound(file, max_sample_bytes=7999)
+    assert decode_sound(file, max_sample_bytes=4000, dtype=ndd.int16).shape == (1000, 2)
     with pytest.raises(RuntimeError, match="has 16000 bytes, more than max_sample_bytes=8000"):
-        decoded(file, max_sample_bytes=8000, sample_rate=32000.0)
+        decode_sound(file, max_sample_bytes=8000, sample_rate=32000.0)
     with pytest.raises(RuntimeError, match="more than max_sample_bytes=4294967296"):
-        decoded(encode(sound(9000)), sample_rate=2e9)
+        decode_sound(encode(sound(9000)), sample_rate=2e9)
     monkeypatch.setenv("TORCH_NDD_MAX_SAMPLE_BYTES", "7999")
     with pytest.raises(RuntimeError, match=text):
-        decoded(file)
+        decode_sound(file)
     with pytest.raises(ValueError, match=r"decoders\.audio: max_sample_bytes must be positive, got 0"):
-        decoded(file, max_sample_bytes=0)
+        decode_sound(file, max_sample_bytes=0)
 
 
 # --- parts of sounds ---
@@ -376,9 +384,9 @@ def test_resampled_parts_see_their_neighbors(rate: float, downmix: bool) -> None
 def test_parts_of_an_mp3_without_a_length() -> None:
     content, first = mp3(sound(3 * RATE), RATE, "VARIABLE")
     for file in (content[first:], content[len(content) // 5 :], content[first:] + bytes(300) + content[first:]):
-        whole = decoded(file)
+        whole = decode_sound(file)
         for start in (0.5, 1.5, 2.0):
-            part = decoded(file, start=start, duration=0.25)
+            part = decode_sound(file, start=start, duration=0.25)
             np.testing.assert_allclose(part, slice_of(whole, RATE, start, 0.25), atol=1e-6)
 
 
@@ -467,3 +475,260 @@ def test_flac_is_sought_in_long_and_silent_sounds() -> None:
     whole = decode(file, dtype=ndd.int16)
     for begin in (0, 1, 4095, 4096, 19_999, 500_000, 939_999, 960_000, 979_999):
         np.testing.assert_array_equal(decode(file, dtype=ndd.int16, start=begin / RATE, duration=0.01), whole[int(begin / RATE * RATE) :][:160])
+
+
+# --- files of which only a part is read ---
+
+
+@pytest.fixture(scope="module")
+def long_sounds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Three minutes of noise, which no codec makes small."""
+    folder, samples = tmp_path_factory.mktemp("long"), np.random.default_rng(0).uniform(-0.5, 0.5, (180 * RATE, 1))
+    kinds = {"wav": ("WAV", "PCM_16"), "flac": ("FLAC", "PCM_24"), "aiff": ("AIFF", "PCM_16"), "au": ("AU", "PCM_16"), "vorbis": ("OGG", "VORBIS")}
+    for name, (container, subtype) in kinds.items():
+        # libsndfile's encoder of Vorbis overflows its stack with long arrays.
+        with soundfile.SoundFile(folder / name, "w", RATE, 1, format=container, subtype=subtype) as file:
+            for begin in range(0, len(samples), RATE):
+                file.write(samples[begin : begin + RATE])
+    return {name: folder / name for name in kinds}
+
+
+@pytest.mark.parametrize("name", ["wav", "flac", "aiff", "au", "vorbis"])
+@pytest.mark.parametrize("start", [0.0, 61.3, 179.0])
+def test_only_the_bytes_of_a_part_are_read(long_sounds: dict[str, Path], name: str, start: float) -> None:
+    path = long_sounds[name]
+    size, before = path.stat().st_size, count_read_bytes()
+    part, rate = ndd.decoders.audio(path, start=start, duration=1.0)
+    part.wait()
+    # Headers, what a search looks at, and blocks that are read ahead.
+    assert count_read_bytes() - before < size / 180 + (600_000 if name == "vorbis" else 450_000) < size
+    assert rate.item() == RATE
+    np.testing.assert_array_equal(np.asarray(part), slice_of(decode(np.fromfile(path, np.uint8)), RATE, start, 1.0))
+
+
+def test_paths_and_contents_are_decoded_equally(tmp_path: Path) -> None:
+    paths = []
+    for name, (container, subtype) in FORMATS.items():
+        paths.append(tmp_path / name.replace(" ", "").replace(",", "-"))
+        encode(sound(2 * RATE), container, subtype).tofile(paths[-1])
+    cases: list[dict[str, Any]] = [{}, {"start": 1.2, "duration": 0.3}, {"start": 0.5, "sample_rate": 8000.0, "downmix": True}, {"start": 9.0}]
+    for options in cases:
+        of_paths, rates = ndd.decoders.audio(paths, **options)
+        of_contents, others = ndd.decoders.audio([path.read_bytes() for path in paths], **options)
+        assert of_paths.shape == of_contents.shape
+        assert rates.torch().tolist() == others.torch().tolist()
+        for part, expected in zip(of_paths, of_contents, strict=True):
+            np.testing.assert_array_equal(np.asarray(part), np.asarray(expected))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_damaged_files_are_decoded_as_their_contents_are(tmp_path: Path, name: str) -> None:
+    good, rng, path = encode(sound(RATE), *FORMATS[name]), np.random.default_rng(2), tmp_path / "sound"
+
+    def outcome(source: bytes | Path, start: float) -> list[float] | str:
+        try:
+            return np.asarray(ndd.decoders.audio(source, start=start, duration=0.2)[0]).ravel().tolist()
+        except RuntimeError as error:
+            return str(error).replace(f" ({path})", "")
+
+    for _ in range(30):
+        bad, start = good.copy(), float(rng.uniform(0, 1))
+        at = rng.integers(0, 200 if rng.random() < 0.5 else len(bad), 5)
+        bad[at] = rng.integers(0, 256, 5)
+        content = bad[: rng.integers(0, len(bad))].tobytes() if rng.random() < 0.3 else bad.tobytes()
+        path.write_bytes(content)
+        assert outcome(path, start) == outcome(content, start)
+
+
+def test_paths_that_cannot_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "sound.wav"
+    encode(sound(RATE)).tofile(path)
+    for bad, reason in ((tmp_path / "none.wav", "No such file"), (tmp_path, "Is a directory"), (f"{path}\0b", "zero byte")):
+        with pytest.raises(RuntimeError, match=rf"decoders\.audio: sample 1 \(.*\): cannot be read: .*{reason}"):
+            ndd.decoders.audio([path, bad], start=0.5)
+    path.write_bytes(b"")
+    with pytest.raises(RuntimeError, match=r"sample 0 \(.*sound\.wav\): the file is empty"):
+        ndd.decoders.audio(path)
+
+
+def test_a_file_that_is_truncated_after_the_call(tmp_path: Path) -> None:
+    path = tmp_path / "sound.wav"
+    encode(sound(RATE)).tofile(path)
+    with ndd.EvalMode.deferred:
+        part, _ = ndd.decoders.audio(path, start=0.25, duration=0.5)
+        encode(sound(RATE // 2)).tofile(path)
+        with pytest.raises(RuntimeError, match=r"sample 0 \(.*sound\.wav\): cannot be read: the file became shorter while it was read"):
+            part.wait()
+
+
+def test_a_file_that_gets_more_channels_after_the_call(tmp_path: Path) -> None:
+    """A stream without a length is opened again for a part, when the memory of the result has been allocated."""
+
+    def encode_stream(channels: int) -> bytes:
+        content, first = mp3(sound(20 * RATE, channels), RATE, "CONSTANT")
+        size = 16320 - 10  # sound begins in the last bytes of a block, so that what was read at the call does not hide what follows
+        return b"ID3\x04\0\0" + bytes([0, 0, size >> 7, size & 127]) + bytes(size) + content[first:]
+
+    path = tmp_path / "sound.mp3"
+    path.write_bytes(encode_stream(1))
+    with ndd.EvalMode.deferred:
+        part, _ = ndd.decoders.audio(path, start=10, duration=5)
+        path.write_bytes(encode_stream(2))
+        with pytest.raises(RuntimeError, match=r"sample 0 \(.*sound\.mp3\): the file changed while it was read"):
+            part.wait()
+
+
+def test_bytes_that_look_like_a_path_are_contents(tmp_path: Path) -> None:
+    path = tmp_path / "sound.wav"
+    encode(sound(RATE)).tofile(path)
+    with pytest.raises(RuntimeError, match="not a sound of a supported format"):
+        ndd.decoders.audio(bytes(path), start=0.5)
+    with pytest.raises(RuntimeError, match="not a sound of a supported format"):
+        ndd.decoders.audio([bytes(path)] * 2)
+
+
+def test_more_sounds_than_are_kept_open(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{k}.wav" for k in range(150)]
+    for k, path in enumerate(paths):
+        encode(np.full((100 + k, 1), k / 256), "WAV").tofile(path)
+    with ndd.EvalMode.deferred:
+        pending = [ndd.decoders.audio(paths, start=0.001, dtype=ndd.int16)[0] for _ in range(2)]
+    for sounds in pending:
+        assert [np.unique(np.asarray(each)).tolist() for each in sounds] == [[k * 128] for k in range(150)]
+        assert [len(np.asarray(each)) for each in sounds] == [84 + k for k in range(150)]
+
+
+def test_contents_that_change_after_the_call() -> None:
+    """What was opened at the call does not outlive the memory that it was opened in."""
+    file = encode(sound(RATE))
+    with ndd.EvalMode.deferred:
+        for _ in range(3):
+            buffer = torch.from_numpy(file.copy())
+            part, _ = ndd.decoders.audio(buffer, start=0.5)
+            buffer.zero_()
+            del buffer
+            np.testing.assert_array_equal(np.asarray(part), decode(file)[RATE // 2 :])
+
+
+# --- hostile headers ---
+
+
+def with_number(file: np.ndarray, at: int, number: int, count: int) -> bytes:
+    content = bytearray(file.tobytes())
+    content[at : at + count] = number.to_bytes(count, "little")
+    return bytes(content)
+
+
+# The fields of a WAV file's format: channels at byte 22, rate at 24, bytes per frame at 32, bits at 34; the length of the data at 40.
+HOSTILE = {
+    "65535 channels": (22, 65535, 2),
+    "no channels": (22, 0, 2),
+    "no rate": (24, 0, 4),
+    "rate of 4 GHz": (24, 2**32 - 1, 4),
+    "no bytes per frame": (32, 0, 2),
+    "65535 bits": (34, 65535, 2),
+    "data of 4 GB": (40, 2**32 - 2, 4),
+    "format of 4 GB": (16, 2**32 - 1, 4),
+}
+
+
+@pytest.mark.parametrize("field", HOSTILE)
+@pytest.mark.parametrize("options", [{}, {"start": 0.01, "duration": 1e300}, {"start": 1e300}, {"sample_rate": 8000.0, "duration": 0.01}], ids=str)
+def test_hostile_wav_headers_are_named_or_bounded(tmp_path: Path, field: str, options: dict[str, Any]) -> None:
+    content = with_number(encode(sound(1000)), *HOSTILE[field])
+    path = tmp_path / "hostile.wav"
+    path.write_bytes(content)
+    for source, name in ((content, ""), (path, r" \(.*hostile\.wav\)")):
+        try:
+            samples, rate = ndd.decoders.audio(source, max_sample_bytes=1 << 20, **options)
+            samples.wait()
+        except RuntimeError as error:
+            reason = str(error)
+        else:
+            reason = None
+            assert samples.torch().numel() <= len(content)
+            assert 0 < rate.item() < 2**31
+        assert reason is None or re.search(rf"decoders\.audio: sample 0{name}: ", reason)
+
+
+def with_seek_table(file: np.ndarray, points: list[tuple[int, int, int]]) -> bytes:
+    """A FLAC file with these seek points, of a sample, the offset of its frame, and the samples in it."""
+    content = file.tobytes()
+    table = b"".join(sample.to_bytes(8, "big") + offset.to_bytes(8, "big") + count.to_bytes(2, "big") for sample, offset, count in points)
+    # Behind STREAMINFO, which is the first block: 4 bytes of signature, 4 of header, 34 of content.
+    return content[:42] + bytes([3]) + len(table).to_bytes(3, "big") + table + content[42:]
+
+
+@pytest.mark.parametrize(
+    "points",
+    [
+        [(0, 2**63, 4096), (4096, 2**64 - 1, 65535)],
+        [(20_000, 0, 4096), (10_000, 10, 4096), (5, 5, 5)],
+        [(k * 4096, 0, 4096) for k in range(1000)],
+        [(2**64 - 1, 0, 0)] * 50_000,
+    ],
+    ids=["beyond the end", "backwards", "one place for all", "placeholders"],
+)
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24"])
+def test_flac_seek_tables_that_lie_change_nothing(tmp_path: Path, points: list[tuple[int, int, int]], subtype: str) -> None:
+    file = encode(sound(3 * RATE), "FLAC", subtype)
+    assert file[4] == 0  # STREAMINFO is not the last block
+    path = tmp_path / "sound.flac"
+    path.write_bytes(with_seek_table(file, points))
+    whole = decode(file, dtype=ndd.int32)
+    for start in (0.0, 0.7, 2.5):
+        for source in (path, path.read_bytes()):
+            part = np.asarray(ndd.decoders.audio(source, start=start, duration=0.2, dtype=ndd.int32)[0])
+            np.testing.assert_array_equal(part, slice_of(whole, RATE, start, 0.2))
+
+
+@pytest.mark.parametrize("name", ["vorbis", "opus"])
+def test_ogg_positions_that_lie_are_bounded(tmp_path: Path, name: str) -> None:
+    """Pages have wrong positions, in the 8 bytes after the flags, and checksums that no longer fit."""
+    good = encode(sound(2 * RATE), *FORMATS[name]).tobytes()
+    path = tmp_path / name
+    pages = [at for at in range(len(good) - 4) if good[at : at + 4] == b"OggS"]
+    for position in (0, 2**63 - 1, 2**64 - 1, 1):
+        for page in pages[2:]:
+            content = bytearray(good)
+            content[page + 6 : page + 14] = position.to_bytes(8, "little")
+            path.write_bytes(content)
+            outcomes = []
+            for source in (path, bytes(content)):
+                try:
+                    outcomes.append(np.asarray(ndd.decoders.audio(source, start=1.0, duration=0.5, max_sample_bytes=1 << 24)[0]).shape)
+                except RuntimeError as error:
+                    outcomes.append(str(error).replace(f" ({path})", ""))
+            assert outcomes[0] == outcomes[1]
+
+
+def test_a_file_that_is_truncated_while_its_frames_are_counted(tmp_path: Path) -> None:
+    """It is damaged, not a shorter sound."""
+    path = tmp_path / "sound.flac"
+    file = bytearray(encode(np.random.default_rng(0).uniform(-1, 1, (1_500_000, 1)), "FLAC"))
+    # The number of samples, 36 bits of STREAMINFO: 0 is an unknown one, so that all frames are decoded to count them.
+    file[21] &= 0xF0
+    file[22:26] = bytes(4)
+    path.write_bytes(file)
+
+    def truncate_when_open() -> None:
+        descriptors = Path("/proc/self/fd")
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline:
+            for entry in descriptors.iterdir():
+                with contextlib.suppress(OSError):
+                    if entry.readlink() == path:
+                        time.sleep(0.002)  # its size has been read
+                        os.truncate(path, len(file) // 2)
+                        return
+
+    thread = threading.Thread(target=truncate_when_open)
+    thread.start()
+    frames, message = 0, ""
+    try:
+        frames = ndd.decoders.audio(path)[0].shape[0]
+    except RuntimeError as error:
+        message = str(error)
+    thread.join()
+    # All frames if they were decoded before.
+    assert frames == 1_500_000 or "cannot be read: the file became shorter while it was read" in message

@@ -20,7 +20,7 @@ from PIL import Image
 import torch_ndd as ndd
 
 
-def encoded(codec: str, height: int = 48, width: int = 64) -> bytes:
+def encode(codec: str, height: int = 48, width: int = 64) -> bytes:
     y, x = np.mgrid[:height, :width]
     samples = np.stack([(x * 3 + k * y) % 256 for k in range(3)], -1).astype(np.uint8)
     file = io.BytesIO()
@@ -28,32 +28,32 @@ def encoded(codec: str, height: int = 48, width: int = 64) -> bytes:
     return file.getvalue()
 
 
-GOOD = encoded("JPEG")
+GOOD = encode("JPEG")
 HUGE = bytearray(GOOD)
 FRAME = GOOD.index(b"\xff\xc0")  # the frame header: marker, length, precision, height, width
 HUGE[FRAME + 5 : FRAME + 9] = b"\xff\xff\xff\xff"
 
 BAD = {
     "empty": b"",
-    "text": b"this is no image, whatever its name says\n",
+    "text": b"a text, whatever its name says\n",
     "a JPEG's first bytes": GOOD[:3],
     "header only": GOOD[: FRAME + 4],
     "truncated JPEG": GOOD[: len(GOOD) // 2],
-    "truncated PNG": encoded("PNG")[:-60],
-    "truncated TIFF": encoded("TIFF")[:-500],
-    "truncated BMP": encoded("BMP")[:-500],
-    "truncated PNM": encoded("PPM")[:-500],
-    "truncated WebP": encoded("WEBP")[:-60],
-    "truncated JPEG 2000": encoded("JPEG2000")[:150],
-    "truncated GIF": encoded("GIF")[:-60],
-    "truncated AVIF": encoded("AVIF")[:-60],
+    "truncated PNG": encode("PNG")[:-60],
+    "truncated TIFF": encode("TIFF")[:-500],
+    "truncated BMP": encode("BMP")[:-500],
+    "truncated PNM": encode("PPM")[:-500],
+    "truncated WebP": encode("WEBP")[:-60],
+    "truncated JPEG 2000": encode("JPEG2000")[:150],
+    "truncated GIF": encode("GIF")[:-60],
+    "truncated AVIF": encode("AVIF")[:-60],
     "size that the file cannot hold": bytes(HUGE),
-    "PNG chunk that the file cannot hold": encoded("PNG")[:33] + b"\xf0\x00\x00\x00IDAT" + bytes(100),
+    "PNG chunk that the file cannot hold": encode("PNG")[:33] + b"\xf0\x00\x00\x00IDAT" + bytes(100),
 }
 
 
 @contextmanager
-def refused(pattern: str) -> Iterator[None]:
+def expect_error(pattern: str) -> Iterator[None]:
     """Return a matcher for a RuntimeError with this text."""
     with pytest.raises(RuntimeError, match=pattern):
         yield
@@ -71,7 +71,7 @@ ALL_OF_IT = {"random_area": [1.0, 1.0], "random_aspect_ratio": [64 / 48, 64 / 48
 @pytest.mark.parametrize(("name", "options"), [("image", {}), ("image_random_crop", ALL_OF_IT)])
 def test_error_names_operator_and_sample(name: str, options: dict[str, object], bad: bytes, capfd: pytest.CaptureFixture[str]) -> None:
     decoder = getattr(ndd.decoders, name)
-    with refused(rf"decoders\.{name}.*sample 1\b"):
+    with expect_error(rf"decoders\.{name}.*sample 1\b"):
         [np.asarray(image) for image in decoder(ndd.batch([array(GOOD), array(bad), array(GOOD)]), **options).tensors]
     image = decoder(ndd.as_tensor(array(GOOD)), **options)
     assert np.asarray(image).shape[2] == 3
@@ -83,7 +83,7 @@ def test_error_names_the_file(tmp_path: Path, name: str) -> None:
     for i in range(3):
         (tmp_path / f"{i}.jpg").write_bytes(BAD[name] if i == 1 else GOOD)
     reader = ndd.readers.File(files=[str(tmp_path / f"{i}.jpg") for i in range(3)])
-    with refused(r"decoders\.image: sample 1 \(.*1\.jpg\): "):
+    with expect_error(r"decoders\.image: sample 1 \(.*1\.jpg\): "):
         for files, _ in reader.next_epoch(batch_size=3):
             [np.asarray(image) for image in ndd.decoders.image(files).tensors]
     assert sum(len(files.tensors) for files, _ in reader.next_epoch(batch_size=3)) == 3
@@ -102,7 +102,7 @@ def corrupt(file: bytes) -> bytes:
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs /proc")
 def test_memory_stays_flat() -> None:
     # A JPEG with damaged data is the interesting case: nvImageCodec drops the whole decoded image.
-    big = encoded("JPEG", 300, 400)
+    big = encode("JPEG", 300, 400)
     bad = [array(file) for file in (b"text", GOOD[:300], corrupt(GOOD), corrupt(big), big[:2000])]
 
     def decode_all(rounds: int) -> None:

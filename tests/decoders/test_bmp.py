@@ -33,7 +33,7 @@ def bmp(
     return b"BM" + struct.pack("<IHHI", 14 + len(header) + len(pixels), 0, 0, 14 + len(header)) + header + pixels
 
 
-def packed(samples: np.ndarray, masks: tuple[int, ...], bits: int) -> bytes:
+def pack(samples: np.ndarray, masks: tuple[int, ...], bits: int) -> bytes:
     """Rows from the bottom, padded to four bytes, of samples that use the range of their masks."""
     words = np.zeros(samples.shape[:2], np.uint32)
     for c, mask in enumerate(masks[: samples.shape[2]]):
@@ -75,7 +75,7 @@ def test_channel_masks_are_followed(bits: int, masks: tuple[int, ...], size: int
     stored = COLORS.astype(int) * ((1 << levels) - 1) // 255
     alpha = masks[3] != 0
     behind = masks if alpha or size > 40 else masks[:3]
-    file = bmp(packed(stored, masks, bits), bits, ALPHA_MASKS if alpha and size == 40 else MASKS, behind, size)
+    file = bmp(pack(stored, masks, bits), bits, ALPHA_MASKS if alpha and size == 40 else MASKS, behind, size)
     expected = np.rint(stored * 255 / np.maximum((1 << levels) - 1, 1))
     if not alpha:
         expected[..., 3] = 255
@@ -88,13 +88,13 @@ def test_channel_masks_are_followed(bits: int, masks: tuple[int, ...], size: int
 
 def test_16_bits_without_masks_are_five_a_channel() -> None:
     stored = RGB >> 3
-    file = bmp(packed(stored, MASKS_555, 16), 16)
+    file = bmp(pack(stored, MASKS_555, 16), 16)
     assert np.array_equal(decode(file), np.rint(stored / 31 * 255))
-    assert decode(bmp(packed(np.full_like(RGB, 31), MASKS_555, 16), 16)).min() == 255
+    assert decode(bmp(pack(np.full_like(RGB, 31), MASKS_555, 16), 16)).min() == 255
 
 
 def test_32_bits_without_masks_have_four_channels() -> None:
-    file = bmp(packed(COLORS, MASKS_8888, 32), 32)
+    file = bmp(pack(COLORS, MASKS_8888, 32), 32)
     assert np.array_equal(decode(file, output_type=types.ANY_DATA), COLORS)
     assert np.array_equal(decode(file), RGB)
 
@@ -195,9 +195,9 @@ def test_moves_stay_inside_of_the_image() -> None:
 def test_windows_and_types(bits: int) -> None:
     pixels = {
         8: packed_indices(indices(8), 8),
-        16: packed(RGB >> 3, MASKS_555, 16),
+        16: pack(RGB >> 3, MASKS_555, 16),
         24: rows_of(np.ascontiguousarray(RGB[::-1, :, ::-1])),
-        32: packed(COLORS, MASKS_8888, 32),
+        32: pack(COLORS, MASKS_8888, 32),
     }[bits]
     file = bmp(pixels, bits, palette=palette_bytes(256) if bits == 8 else b"")
     whole = decode(file)

@@ -21,7 +21,7 @@ IMAGES = 12
 KILLS = 20
 
 
-def encoded(seed: int) -> np.ndarray:
+def encode(seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     width, height = (int(n) for n in rng.integers(100, 300, 2))
     file = io.BytesIO()
@@ -31,27 +31,27 @@ def encoded(seed: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def files() -> ndd.Batch:
-    return ndd.batch([encoded(i) for i in range(IMAGES)])
+    return ndd.batch([encode(i) for i in range(IMAGES)])
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sources")
     for i in range(IMAGES):
-        encoded(i).tofile(folder / f"{i:02d}.jpg")
+        encode(i).tofile(folder / f"{i:02d}.jpg")
     return folder
 
 
-def stored(folder: Path) -> list[Path]:
+def list_stored(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*/??/*") if not path.name.startswith("."))
 
 
-def unfinished(folder: Path) -> list[Path]:
+def list_unfinished(folder: Path) -> list[Path]:
     return sorted(folder.glob("*/??/.new-*"))
 
 
 def on_disk(folder: Path) -> int:
-    return sum(-(-path.stat().st_size // 4096) * 4096 for path in (*stored(folder), *unfinished(folder)))
+    return sum(-(-path.stat().st_size // 4096) * 4096 for path in (*list_stored(folder), *list_unfinished(folder)))
 
 
 def check(files: ndd.Batch, cache: ndd.decoders.Cache, seed: int = 0) -> None:
@@ -125,12 +125,12 @@ DAMAGES = {
 def test_damaged_files(files: ndd.Batch, tmp_path: Path, kind: str) -> None:
     cache = ndd.decoders.cache("20MB", tmp_path)
     check(files, cache)
-    before = [path.read_bytes() for path in stored(tmp_path)]
-    for path in stored(tmp_path)[::2]:
+    before = [path.read_bytes() for path in list_stored(tmp_path)]
+    for path in list_stored(tmp_path)[::2]:
         DAMAGES[kind](path)
     check(files, cache)
     assert cache.stats.damaged == IMAGES // 2
-    assert [path.read_bytes() for path in stored(tmp_path)] == before  # stored again
+    assert [path.read_bytes() for path in list_stored(tmp_path)] == before  # stored again
     misses = cache.stats.misses
     check(files, cache)
     assert cache.stats.misses == misses
@@ -139,24 +139,24 @@ def test_damaged_files(files: ndd.Batch, tmp_path: Path, kind: str) -> None:
 
 
 def test_readers_that_find_one_damaged_file_together(tmp_path: Path) -> None:
-    """The file counts once, and nobody removes the one that replaces it."""
+    """The file counts once, and the one that replaces it is not removed."""
     cache = ndd.decoders.cache("20MB", tmp_path)
-    same = ndd.batch([encoded(0)] * 16)
+    same = ndd.batch([encode(0)] * 16)
     check(same, cache)
     for i in range(100):
-        flip(1)(stored(tmp_path)[0])
+        flip(1)(list_stored(tmp_path)[0])
         check(same, cache)
         assert (cache.stats.damaged, cache.stats.stored) == (i + 1, i + 2)
 
 
 def test_a_window_does_not_see_damage_elsewhere(tmp_path: Path) -> None:
     """Only the blocks that a window needs are read."""
-    file, cache = encoded(3), ndd.decoders.cache("20MB", tmp_path)
+    file, cache = encode(3), ndd.decoders.cache("20MB", tmp_path)
     big = io.BytesIO()
     Image.open(io.BytesIO(file.tobytes())).resize((800, 600)).save(big, "JPEG")
     file = np.frombuffer(big.getvalue(), np.uint8)
     ndd.decoders.image(file, cache=cache).evaluate()
-    flip(1)(stored(tmp_path)[0])
+    flip(1)(list_stored(tmp_path)[0])
     window = {"start": [10, 20], "shape": [100, 50]}
     assert np.array_equal(np.asarray(ndd.decoders.image_slice(file, **window, cache=cache)), np.asarray(ndd.decoders.image_slice(file, **window)))
     assert cache.stats.damaged == 0
@@ -221,11 +221,11 @@ def test_killed_at_any_time(files: ndd.Batch, sources: Path, forks: Forks, tmp_p
         assert run.wait() == -9, run.errors
         assert on_disk(tmp_path) <= size
         cache = ndd.decoders.cache(size, tmp_path)
-        assert not unfinished(tmp_path)
+        assert not list_unfinished(tmp_path)
         assert cache.stats.bytes == on_disk(tmp_path)
         check(files, cache, kill)
         assert cache.stats.damaged == 0
-        assert len(stored(tmp_path)) == cache.stats.images == IMAGES
+        assert len(list_stored(tmp_path)) == cache.stats.images == IMAGES
         del cache
 
 
@@ -236,7 +236,7 @@ def test_processes_share_a_folder(sources: Path, forks: Forks, tmp_path: Path, f
     for run in runs:
         assert run.wait() == 0, run.errors
     counts = [list(map(int, run.output.split()[1:])) for run in runs]
-    held = stored(tmp_path)
+    held = list_stored(tmp_path)
     assert on_disk(tmp_path) <= size
     assert sum(count[4] - count[5] for count in counts) == len(held)  # stored once, whoever it was
     assert all(count[6] == 0 for count in counts)
@@ -248,11 +248,11 @@ def test_processes_share_a_folder(sources: Path, forks: Forks, tmp_path: Path, f
 def test_unused_images_of_other_processes_stay(sources: Path, forks: Forks, tmp_path: Path) -> None:
     """A process that is not alone removes nothing for which it has no use itself."""
     mine = ndd.decoders.cache(1 << 20, tmp_path)
-    check(ndd.batch([encoded(100), encoded(101)]), mine)
+    check(ndd.batch([encode(100), encode(101)]), mine)
     run = forks.run(EPOCHS, tmp_path, mine.stats.bytes, 6, 0, sources)
     assert run.wait() == 0, run.errors
     assert int(run.output.split()[6]) == 0
-    assert len(stored(tmp_path)) == 2
+    assert len(list_stored(tmp_path)) == 2
 
 
 @pytest.mark.parametrize("where", ["memory", "folder"])
@@ -381,7 +381,7 @@ def test_a_link_in_place_of_the_folder_is_refused(files: ndd.Batch, tmp_path: Pa
 
 
 def test_a_folder_that_all_may_write_may_be_sticky(files: ndd.Batch, tmp_path: Path) -> None:
-    """As /dev/shm and /tmp are: nobody can exchange the folder of the cache in it."""
+    """As /dev/shm and /tmp are: no other user can replace the folder of the cache in it."""
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared").chmod(0o1777)
     check(files, ndd.decoders.cache("20MB", tmp_path / "shared"))
@@ -439,7 +439,7 @@ def test_room_of_killed_processes_is_free_while_another_one_lives(sources: Path,
     check(files, mine)
     assert mine.stats.images == IMAGES
     assert mine.stats.bytes == on_disk(tmp_path / "cache")
-    assert not unfinished(tmp_path / "cache")
+    assert not list_unfinished(tmp_path / "cache")
 
 
 HOLDS = """

@@ -2,7 +2,8 @@
 """The clips of a batch, decoded together."""
 
 import re
-from collections.abc import Iterator, Sequence
+import struct
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from _videos import HEIGHT as HALF_HEIGHT
 from _videos import WIDTH as HALF_WIDTH
 from _videos import encode, frames_of
 
+import torch_ndd as ndd
 from torch_ndd._core.process.workers import Workers
 from torch_ndd.decoders import _clips
 from torch_ndd.decoders._clips import Clip, ClipDecoder, Frames, VideoFacts, join_frames
@@ -72,6 +74,39 @@ def test_every_frame_equals_that_of_torchcodec(tmp_path: Path, pool: Workers, na
             assert frames.numbers.tolist() == numbers
             assert frames.seconds.tolist() == [wanted[k].pts_seconds for k in numbers]
             assert all(torch.equal(pixels, wanted[k].data) for k, pixels in zip(numbers, frames.pixels, strict=True))
+
+
+def _rotate(content: bytearray) -> None:
+    at = content.index(b"tkhd") + 44
+    content[at : at + 36] = struct.pack(">9i", 0, 1 << 16, 0, -(1 << 16), 0, 0, HEIGHT << 16, 0, 1 << 30)
+
+
+def _drop_durations(content: bytearray) -> None:
+    for box, offset in ((b"mvhd", 20), (b"mdhd", 20), (b"tkhd", 24)):
+        at = content.index(box) + offset
+        content[at : at + 4] = bytes(4)
+
+
+def _begin_later(content: bytearray) -> None:
+    """Let the edit list leave out the first frames."""
+    at, scale = content.index(b"elst") + 16, content.index(b"mdhd") + 16
+    (begin,), (rate,) = struct.unpack(">i", content[at - 4 : at]), struct.unpack(">I", content[scale : scale + 4])
+    content[at - 4 : at] = struct.pack(">i", begin + rate // 5)
+
+
+@pytest.mark.parametrize("change", [_rotate, _drop_durations, _begin_later])
+def test_unusual_headers_give_the_frames_of_torchcodec(change: Callable[[bytearray], None], path: str, tmp_path: Path) -> None:
+    content = bytearray(Path(path).read_bytes())
+    change(content)
+    changed = tmp_path / "changed.mp4"
+    changed.write_bytes(content)
+    assert content != Path(path).read_bytes()
+    reference = pytest.importorskip("torchcodec.decoders").VideoDecoder(changed, dimension_order="NHWC")
+    count = len(reference)
+    expected = reference.get_frames_in_range(0, count).data
+    assert torch.equal(ndd.decoders.video([str(changed)]).tensors[0].torch(), expected)
+    for numbers in ([count - 1], [count // 2, 1, count - 1, 0], list(range(0, count, 3))):
+        assert torch.equal(ndd.decoders.video([str(changed)], frames=numbers).tensors[0].torch(), expected[numbers])
 
 
 def count_decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -17,7 +17,7 @@ from torch_ndd.decoders import _jpeg2000, _library, _sndfile
 doctor_module = sys.modules["torch_ndd._doctor"]
 
 
-def encoded(kind: str) -> bytearray:
+def encode(kind: str) -> bytearray:
     file = io.BytesIO()
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (375, 500, 3), np.uint8)).save(file, kind)
     return bytearray(file.getvalue())
@@ -25,7 +25,7 @@ def encoded(kind: str) -> bytearray:
 
 def damaged_jpeg() -> bytes:
     """libjpeg gives up in the middle, and loses 550 kB."""
-    content = encoded("JPEG")
+    content = encode("JPEG")
     middle = len(content) // 2
     content[middle : middle + 8] = b"\x00\xff\x13\x00\xff\x42\xff\xaa"
     return bytes(content)
@@ -33,7 +33,7 @@ def damaged_jpeg() -> bytes:
 
 def odd_jpeg2000() -> bytes:
     """Of components that no colors can be made of: it is decoded, and OpenJPEG prints."""
-    content = encoded("JPEG2000")
+    content = encode("JPEG2000")
     content[content.index(b"\xff\x51") + 44] = 3
     return bytes(content)
 
@@ -57,7 +57,7 @@ def heard(content: bytes) -> str:
         return str(error)
 
 
-def decoded(content: bytes) -> np.ndarray:
+def decode(content: bytes) -> np.ndarray:
     return np.asarray(ndd.decoders.image(ndd.as_tensor(np.frombuffer(content, np.uint8))))
 
 
@@ -65,16 +65,16 @@ RUN = """
 import sys, openjpeg
 if {unknown}:
     openjpeg.__version__ = "99.0"
-from decoders.test_codec_patches import damaged_jpeg, damaged_mp3, decoded, heard, ndd, odd_jpeg2000, _library, _sndfile
+from decoders.test_codec_patches import damaged_jpeg, damaged_mp3, decode, heard, ndd, odd_jpeg2000, _library, _sndfile
 if {unknown}:
     _library.CHECKED = _sndfile.CHECKED = ()
 def resident(): return int(open("/proc/self/statm").read().split()[1]) * 4
 jpeg = damaged_jpeg()
 for k in range(60):
-    print(decoded(jpeg).sum())
+    print(decode(jpeg).sum())
     if k == 20: before = resident()
 print("lost", resident() - before, "kB")
-print(decoded(odd_jpeg2000()).shape)
+print(decode(odd_jpeg2000()).shape)
 print("sound", heard(damaged_mp3()))
 for row in ndd.doctor()["patches"].items(): print(*row)
 for one in ndd.doctor()["missing"]: print(one)
@@ -117,7 +117,7 @@ def test_what_is_installed_here_was_checked() -> None:
     assert _jpeg2000.is_checked(_jpeg2000.openjpeg)
     assert _jpeg2000.patched
     assert _sndfile.version() in _sndfile.CHECKED
-    assert _sndfile.is_patched()
+    assert _sndfile.load()
 
 
 def missing(report: Any) -> dict[str, tuple[str, str]]:
@@ -128,7 +128,7 @@ def test_the_doctor_names_the_release_and_what_to_install(monkeypatch: pytest.Mo
     assert not [what for what in missing(ndd.doctor()) if what.startswith("a known")]
     monkeypatch.setattr(_library, "CHECKED", ())
     monkeypatch.setattr(_jpeg2000, "patched", False)
-    monkeypatch.setattr(_sndfile, "_patched", False)
+    monkeypatch.setattr(_sndfile, "load", lambda: False)
     report = ndd.doctor()
     jpeg, jpeg2000 = missing(report)["a known nvidia-nvimgcodec-cu13"], missing(report)["a known pylibjpeg-openjpeg"]
     sound = missing(report)["a known soundfile"]
@@ -143,7 +143,7 @@ def test_the_doctor_names_the_release_and_what_to_install(monkeypatch: pytest.Mo
 
 def test_another_binary_is_not_a_checked_one(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "extensions").mkdir()
-    monkeypatch.setattr(_library, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(_library, "folder", lambda: tmp_path)
     assert not _library.is_checked()
     (tmp_path / "extensions" / "libjpeg_turbo_ext.so.0.9.0").write_bytes(b"built by somebody else")
     assert not _library.is_checked()

@@ -82,10 +82,10 @@ def test_errors_name_the_file(tmp_path: Path) -> None:
         ndd.decoders.image([png(NOISE), b""])
 
 
-@pytest.mark.parametrize("given", [[1, 2], [], [["a.png"]]])
-def test_other_lists_are_refused(given: Any) -> None:
+@pytest.mark.parametrize("inputs", [[1, 2], [], [["a.png"]]])
+def test_other_lists_are_refused(inputs: Any) -> None:
     with pytest.raises((RuntimeError, TypeError), match=r"decoders\.image: "):
-        ndd.decoders.image(given)
+        ndd.decoders.image(inputs)
 
 
 def test_other_operators_take_no_paths() -> None:

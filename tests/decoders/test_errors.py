@@ -20,14 +20,14 @@ def encode(codec: str, height: int = 40, width: int = 60) -> np.ndarray:
 
 
 JPEG, PNG, JPEG2000 = encode("JPEG"), encode("PNG", 20), encode("JPEG2000", 44, 30)
-TEXT = np.frombuffer(b"this is no image", np.uint8)
+TEXT = np.frombuffer(b"not an image at all", np.uint8)
 # Good, damaged pixels, no header, good, damaged JPEG 2000, good, nothing.
 FILES = [JPEG, JPEG[: len(JPEG) // 2], TEXT, PNG, JPEG2000[: len(JPEG2000) // 2], JPEG2000, np.zeros(0, np.uint8)]
 BAD, GOOD = [1, 2, 4, 6], [0, 3, 5]
 MODES = ("deferred", "eager", "sync_cpu")
 
 
-def decoded(file: np.ndarray, **options: object) -> np.ndarray:
+def decode(file: np.ndarray, **options: object) -> np.ndarray:
     return np.asarray(ndd.decoders.image(ndd.tensor(file), **options))
 
 
@@ -40,7 +40,7 @@ def test_skip_leaves_bad_samples_out(mode: str) -> None:
         assert (images.kept, [error.index for error in images.errors]) == (GOOD, BAD)
         assert labels.select(images.kept).torch().tolist() == GOOD
     for image, i in zip(images, GOOD, strict=True):
-        assert np.array_equal(np.asarray(image), decoded(FILES[i]))
+        assert np.array_equal(np.asarray(image), decode(FILES[i]))
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -49,7 +49,7 @@ def test_replace_keeps_the_batch_size(mode: str) -> None:
         images = ndd.decoders.image(ndd.batch(FILES), on_error="replace")
         assert (images.kept, [error.index for error in images.errors]) == (GOOD, BAD)
     for i in GOOD:
-        assert np.array_equal(np.asarray(images.select(i)), decoded(FILES[i]))
+        assert np.array_equal(np.asarray(images.select(i)), decode(FILES[i]))
     # The header of sample 1 is valid; the others get the median of 40 40 20 44 by 60 60 60 30.
     for i, shape in zip(BAD, ((40, 60, 3), (40, 60, 3), (40, 60, 3), (40, 60, 3)), strict=True):
         assert np.array_equal(np.asarray(images.select(i)), np.zeros(shape, np.uint8))
@@ -79,7 +79,7 @@ def test_errors_say_which_and_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("mode", MODES)
 def test_damaged_pixels_name_their_file(mode: str, compiled: bool, tmp_path: Path) -> None:
-    """Also if an operator behind the decoder, or a compiled graph, raises the error."""
+    """Also if an operator after the decoder, or a compiled graph, raises the error."""
 
     def smaller(images: ndd.Batch) -> torch.Tensor:
         return ndd.resize(images, size=[8, 8]).torch()
@@ -121,7 +121,7 @@ def test_windows_of_bad_samples_follow_on_error(policy: str) -> None:
         assert {2, 4, 6} <= {error.index for error in images.errors}
         assert images.batch_size == (len(images.kept) if policy == "skip" else len(FILES))
     assert set(crops.shape) == {(16, 24, 3)}
-    whole = ndd.crop(ndd.tensor(decoded(PNG), layout="HWC"), crop=[16, 24])
+    whole = ndd.crop(ndd.tensor(decode(PNG), layout="HWC"), crop=[16, 24])
     assert np.array_equal(np.asarray(crops.select(crops.kept.index(3) if policy == "skip" else 3)), np.asarray(whole))
 
 
@@ -152,7 +152,7 @@ def test_under_compile() -> None:
 def test_max_pixels(file: np.ndarray) -> None:
     height, width, _ = ndd.peek_image_shape(file).torch().tolist()
     pixels = height * width
-    assert decoded(file, max_pixels=pixels).shape == (height, width, 3)
+    assert decode(file, max_pixels=pixels).shape == (height, width, 3)
     bad = ndd.batch([PNG[:0], file])
     with pytest.raises(RuntimeError, match=rf"sample 0: the image has {height}x{width} = {pixels} pixels, more than max_pixels={pixels - 1}"):
         ndd.decoders.image(file, max_pixels=pixels - 1)
@@ -169,7 +169,7 @@ def test_max_pixels_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
     for file in (JPEG, JPEG2000):
         with pytest.raises(RuntimeError, match=r"more than max_pixels=100, .*; pass a larger max_pixels, or set TORCH_NDD_MAX_PIXELS"):
             ndd.decoders.image(file)
-        assert decoded(file, max_pixels=10**6).ndim == 3
+        assert decode(file, max_pixels=10**6).ndim == 3
     monkeypatch.setenv("TORCH_NDD_MAX_PIXELS", "many")
     with pytest.raises(ValueError, match="TORCH_NDD_MAX_PIXELS must be a whole number, got 'many'"):
         ndd.decoders.image(JPEG)

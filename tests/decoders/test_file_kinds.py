@@ -19,7 +19,7 @@ import torch_ndd as ndd
 soundfile = pytest.importorskip("soundfile")
 
 
-def written(save: Callable[[io.BytesIO], Any]) -> bytes:
+def write(save: Callable[[io.BytesIO], Any]) -> bytes:
     file = io.BytesIO()
     save(file)
     return file.getvalue()
@@ -32,7 +32,7 @@ def archive(file: io.BytesIO) -> None:
         result.addfile(member, io.BytesIO(b"abc"))
 
 
-def zipped(file: io.BytesIO) -> None:
+def write_zip(file: io.BytesIO) -> None:
     with zipfile.ZipFile(file, "w") as result:
         result.writestr("a", "b")
 
@@ -40,17 +40,17 @@ def zipped(file: io.BytesIO) -> None:
 FEATURE = ndd.tfrecord.FixedLenFeature([], ndd.tfrecord.string, "")
 NOISE = np.random.default_rng(0).normal(size=4000) * 0.1
 FILES: dict[str, Callable[[], bytes]] = {
-    "a WAV file": lambda: written(lambda file: soundfile.write(file, NOISE, 8000, format="WAV")),
-    "a FLAC sound": lambda: written(lambda file: soundfile.write(file, NOISE, 8000, format="FLAC")),
-    "an MP3 sound": lambda: written(lambda file: soundfile.write(file, NOISE, 8000, format="MP3")),
-    "an Ogg Vorbis sound": lambda: written(lambda file: soundfile.write(file, NOISE, 8000, format="OGG", subtype="VORBIS")),
+    "a WAV file": lambda: write(lambda file: soundfile.write(file, NOISE, 8000, format="WAV")),
+    "a FLAC sound": lambda: write(lambda file: soundfile.write(file, NOISE, 8000, format="FLAC")),
+    "an MP3 sound": lambda: write(lambda file: soundfile.write(file, NOISE, 8000, format="MP3")),
+    "an Ogg Vorbis sound": lambda: write(lambda file: soundfile.write(file, NOISE, 8000, format="OGG", subtype="VORBIS")),
     "an MP4 or QuickTime file": lambda: encode(frames_of(3)).tobytes(),
-    "a tar archive": lambda: written(archive),
-    "compressed by gzip (decompress it)": lambda: gzip.compress(written(archive)),
-    "a ZIP archive": lambda: written(zipped),
-    "an .npy file": lambda: written(lambda file: np.save(file, NOISE)),
-    "a PNG image": lambda: written(lambda file: Image.new("RGB", (90, 90)).save(file, "PNG")),
-    "a PNM image": lambda: written(lambda file: Image.new("RGB", (90, 90), "red").save(file, "PPM")),
+    "a tar archive": lambda: write(archive),
+    "compressed by gzip (decompress it)": lambda: gzip.compress(write(archive)),
+    "a ZIP archive": lambda: write(write_zip),
+    "an .npy file": lambda: write(lambda file: np.save(file, NOISE)),
+    "a PNG image": lambda: write(lambda file: Image.new("RGB", (90, 90)).save(file, "PNG")),
+    "a PNM image": lambda: write(lambda file: Image.new("RGB", (90, 90), "red").save(file, "PPM")),
     "an HTML or XML document": lambda: b"<!DOCTYPE html><html>404 Not Found</html>" * 20,
     "a pointer of Git LFS": lambda: b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n",
 }
@@ -98,7 +98,7 @@ def test_a_file_of_another_kind_is_called_what_it_is(tmp_path: Path, reader: str
 
 
 def test_a_damaged_file_of_the_right_kind_is_still_called_damaged(tmp_path: Path) -> None:
-    tar = bytearray(written(archive))
+    tar = bytearray(write(archive))
     tar[100] ^= 1
     (tmp_path / "a.tar").write_bytes(tar)
     with pytest.raises(RuntimeError, match=r"a\.tar\": the checksum of a tar header is wrong"):

@@ -24,7 +24,7 @@ DECODERS: dict[str, Callable[..., Any]] = {
 }
 
 
-def encoded(seed: int, codec: str = "JPEG", **options: object) -> np.ndarray:
+def encode(seed: int, codec: str = "JPEG", **options: object) -> np.ndarray:
     rng = np.random.default_rng(seed)
     height, width = rng.integers(40, 120, 2)
     small = Image.fromarray(rng.integers(0, 256, (7, 9, 3), dtype=np.uint8))
@@ -38,7 +38,7 @@ def files() -> ndd.Batch:
     turned = Image.Exif()
     turned[0x0112] = 6
     kinds: list[tuple[str, dict[str, Any]]] = [("JPEG", {}), ("PNG", {}), ("JPEG", {"exif": turned}), ("WEBP", {})]
-    return ndd.batch([encoded(i, kinds[i % 4][0], **kinds[i % 4][1]) for i in range(IMAGES)])
+    return ndd.batch([encode(i, kinds[i % 4][0], **kinds[i % 4][1]) for i in range(IMAGES)])
 
 
 @pytest.fixture(params=["memory", "folder"])
@@ -57,10 +57,10 @@ def assert_equal(value: Any, other: Any) -> None:
 
 
 def bytes_on_disk(folder: Path) -> int:
-    return sum(-(-path.stat().st_size // 4096) * 4096 for path in stored(folder))
+    return sum(-(-path.stat().st_size // 4096) * 4096 for path in list_stored(folder))
 
 
-def stored(folder: Path) -> list[Path]:
+def list_stored(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*/??/*") if not path.name.startswith("."))
 
 
@@ -117,7 +117,7 @@ def test_the_four_decoders_share_images(files: ndd.Batch, place: Path | None) ->
 
 
 def test_copies_in_a_batch(place: Path | None) -> None:
-    cache, file = ndd.decoders.cache("5MB", place), encoded(1)
+    cache, file = ndd.decoders.cache("5MB", place), encode(1)
     for _ in range(3):
         batch = ndd.batch([file] * 16)
         assert_equal(ndd.decoders.image(batch, cache=cache), ndd.decoders.image(batch))
@@ -127,7 +127,7 @@ def test_copies_in_a_batch(place: Path | None) -> None:
 def test_changed_file(tmp_path: Path, place: Path | None) -> None:
     cache, path = ndd.decoders.cache("5MB", place), tmp_path / "image.jpg"
     for seed in (1, 2, 1, 3):
-        path.write_bytes(encoded(seed).tobytes())
+        path.write_bytes(encode(seed).tobytes())
         os.utime(path, ns=(0, 0))
         assert np.array_equal(np.asarray(ndd.imread(path, cache=cache)), np.asarray(ndd.imread(path)))
     assert cache.stats.hits == 1
@@ -200,7 +200,7 @@ def test_shorter_is_a_resized_image(files: ndd.Batch, place: Path | None) -> Non
 
 
 def test_jpeg2000_is_decoded(place: Path | None) -> None:
-    file, cache = encoded(3, "JPEG2000"), ndd.decoders.cache("5MB", place)
+    file, cache = encode(3, "JPEG2000"), ndd.decoders.cache("5MB", place)
     for _ in range(2):
         assert np.array_equal(np.asarray(ndd.decoders.image(file, cache=cache)), np.asarray(ndd.decoders.image(file)))
     reduced = ndd.decoders.cache("5MB", shorter=16)
@@ -210,7 +210,7 @@ def test_jpeg2000_is_decoded(place: Path | None) -> None:
 
 
 def test_damaged_images_are_not_kept(files: ndd.Batch, place: Path | None) -> None:
-    cache, cut = ndd.decoders.cache("5MB", place), encoded(5, "PNG")
+    cache, cut = ndd.decoders.cache("5MB", place), encode(5, "PNG")
     cut = np.concatenate([cut[: len(cut) // 2], np.zeros(len(cut) // 2, np.uint8)])
     batch = ndd.batch([np.asarray(files.tensors[0]), cut])
     for _ in range(2):
@@ -303,7 +303,7 @@ for _ in range(3):
 
 
 def test_debug_prints_what_the_cache_did(forks: Any, tmp_path: Path) -> None:
-    encoded(1).tofile(tmp_path / "file")
+    encode(1).tofile(tmp_path / "file")
     done = forks.run(REPORT, tmp_path / "file")
     assert done.wait() == 0
     assert "hits=2, misses=1, images=1" in done.errors

@@ -34,7 +34,7 @@ def test_jpeg_with_two_frames() -> None:
 @pytest.mark.parametrize("marker", [0x01, 0xD0, 0xD7, 0xD8, 0xD9])
 def test_jpeg_with_a_marker_without_a_length(marker: int) -> None:
     file, at, other = jpeg_parts()
-    # A parser that takes it for a segment skips the frame behind it.
+    # A parser that takes it for a segment skips the frame after it.
     hidden = bytes([0xFF, marker]) + other
     assert ("a marker that is not allowed" if marker > 0xD7 else "two frame headers") in reason(file[:at] + hidden + file[at:])
 
@@ -80,6 +80,29 @@ def test_windows_of_a_jpeg_without_its_last_scans(scans: int) -> None:
         assert np.array_equal(np.asarray(window), whole[y : y + height, x : x + width])
 
 
+def repeat_last_scan(file: bytes) -> bytes:
+    last = file[file.rindex(b"\xff\xda") : -2]
+    return file[:-2] + last * 600 + file[-2:]
+
+
+def test_a_progressive_jpeg_with_hundreds_of_scans_is_refused() -> None:
+    """Each costs a pass over the image."""
+    noise = np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8)
+    endless = repeat_last_scan(pillow(noise, "JPEG", progressive=True))
+    assert "more than 500 scans, far more than an image of this size needs" in reason(endless)
+    # Of a sequential file whose first scan is complete, no other is read.
+    plain = pillow(noise, "JPEG")
+    assert np.array_equal(decode(repeat_last_scan(plain)), decode(plain))
+
+
+def test_a_sequential_jpeg_with_hundreds_of_scans_is_refused() -> None:
+    """One whose scans hold a component each."""
+    file = pillow(np.random.default_rng(0).integers(0, 256, (40, 60, 3), dtype=np.uint8), "JPEG")
+    scan = file.index(b"\xff\xda")
+    first = b"\xff\xda\0\x08\x01\x01\0\0\x3f\0" + b"\0" * 20
+    assert "more than 500 scans" in reason(file[:scan] + first * 600 + file[scan:])
+
+
 def test_jpeg_with_a_short_exif_segment() -> None:
     file, _, _ = jpeg_parts()
     assert "EXIF" in reason(file[:2] + b"\xff\xe1\0\x04Exif\0\0" + file[2:])
@@ -90,7 +113,7 @@ def test_jpeg_with_a_short_exif_segment() -> None:
 )
 def test_jpeg_with_unusual_segments(extra: bytes) -> None:
     file, _, _ = jpeg_parts()
-    assert np.array_equal(decode(file[:2] + extra + file[2:] + b"behind the end"), decode(file))
+    assert np.array_equal(decode(file[:2] + extra + file[2:] + b"beyond the end"), decode(file))
 
 
 @pytest.mark.parametrize(("frame", "bits", "kind"), [(0xC3, 8, "lossless"), (0xC5, 8, "hierarchical"), (0xCB, 8, "lossless"), (0xC1, 12, "12 bits")])

@@ -75,7 +75,7 @@ def jpeg(samples: np.ndarray) -> tuple[bytes, np.ndarray, np.ndarray]:
     return file, np.asarray(read).reshape(HEIGHT, WIDTH, -1), np.asarray(luma)[..., None]
 
 
-def expected(samples: np.ndarray, output_type: str, dtype: str) -> np.ndarray:
+def compute_expected(samples: np.ndarray, output_type: str, dtype: str) -> np.ndarray:
     """Return the expected samples of a file, from 0 to 1."""
     values = samples / np.iinfo(samples.dtype).max
     if output_type == "ANY_DATA":
@@ -99,7 +99,7 @@ def check(file: bytes, samples: np.ndarray, gray: np.ndarray | None = None) -> N
     deep = samples.dtype == np.uint16
     for output_type, dtype in itertools.product(TYPES, DTYPES):
         result = ndd.decoders.image(contents, output_type=getattr(types, output_type), dtype=getattr(ndd, dtype)).torch()
-        wanted = gray / 255 if output_type == "GRAY" and gray is not None else expected(samples, output_type, dtype)
+        wanted = gray / 255 if output_type == "GRAY" and gray is not None else compute_expected(samples, output_type, dtype)
         assert result.shape == wanted.shape
         values = result.double().numpy()
         if not result.dtype.is_floating_point:

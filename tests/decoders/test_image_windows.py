@@ -49,8 +49,8 @@ SLICES = (
 )
 
 
-def values(made: ndd.Tensor) -> np.ndarray:
-    return np.asarray(made)
+def values(tensor: ndd.Tensor) -> np.ndarray:
+    return np.asarray(tensor)
 
 
 @pytest.mark.parametrize("file", FILES.values(), ids=FILES)

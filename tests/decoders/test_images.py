@@ -43,7 +43,7 @@ def files_of(codec: str) -> Inputs:
     return make
 
 
-def cropped(image: np.ndarray, height: int, width: int, crop_pos_x: float = 0.5, crop_pos_y: float = 0.5) -> np.ndarray:
+def crop_window(image: np.ndarray, height: int, width: int, crop_pos_x: float = 0.5, crop_pos_y: float = 0.5) -> np.ndarray:
     height, width = height or image.shape[0], width or image.shape[1]
     top, left = np.floor(np.array([crop_pos_y, crop_pos_x]) * (image.shape[0] - height, image.shape[1] - width) + 0.5).astype(int)
     return image[top : top + height, left : left + width]
@@ -84,7 +84,7 @@ CASES = [
         "pnm",
         files_of("PPM"),
         {"crop": Each([[15, 20], [9, 30], [20, 7]]), "crop_pos_x": Each([0.0, 0.5, 1.0]), "crop_pos_y": Each([0.5, 1.0, 0.0])},
-        reference=lambda f, crop, **at: cropped(pillow(f), *crop, **at),
+        reference=lambda f, crop, **at: crop_window(pillow(f), *crop, **at),
         out_layout="HWC",
     ),
     Case(
@@ -92,7 +92,7 @@ CASES = [
         "single sizes",
         files_of("BMP"),
         {"crop_h": Each([9, 8, 20]), "crop_w": Each([0, 30, 1]), "crop_d": Each([1, 2, 3]), "crop_pos_z": Each([0.0, 0.5, 1.0])},
-        reference=lambda f, crop_h, crop_w, **unused: cropped(pillow(f), crop_h, crop_w),
+        reference=lambda f, crop_h, crop_w, **unused: crop_window(pillow(f), crop_h, crop_w),
         out_layout="HWC",
     ),
     Case(

@@ -23,7 +23,7 @@ def path_bytes(path: Path) -> np.ndarray:
     return np.frombuffer(bytes(path), np.uint8)
 
 
-def decoded(path: Path, **options: object) -> np.ndarray:
+def decode(path: Path, **options: object) -> np.ndarray:
     return np.asarray(ndd.decoders.image(np.fromfile(path, np.uint8), **options))
 
 
@@ -33,7 +33,7 @@ def test_imread_decodes_one_file(folder: Path) -> None:
             image = ndd.imread(value)
             assert isinstance(image, ndd.Tensor)
             assert image.layout == "HWC"
-            assert np.array_equal(np.asarray(image), decoded(path))
+            assert np.array_equal(np.asarray(image), decode(path))
 
 
 def test_imread_makes_a_batch_of_a_list(folder: Path) -> None:
@@ -42,14 +42,14 @@ def test_imread_makes_a_batch_of_a_list(folder: Path) -> None:
         images = ndd.imread(value)
         assert isinstance(images, ndd.Batch)
         for image, path in zip(images, paths, strict=True):
-            assert np.array_equal(np.asarray(image), decoded(path))
+            assert np.array_equal(np.asarray(image), decode(path))
     assert [bytes(ndd.get_property(item, key="source_info").torch()) for item in ndd.imread(paths)] == [bytes(path) for path in paths]
 
 
 def test_imread_hands_options_on(folder: Path) -> None:
     path = folder / "a.png"
     options = {"output_type": types.GRAY, "dtype": ndd.float32}
-    assert np.array_equal(np.asarray(ndd.imread(path, device="cpu", use_fast_idct=True, **options)), decoded(path, **options))
+    assert np.array_equal(np.asarray(ndd.imread(path, device="cpu", use_fast_idct=True, **options)), decode(path, **options))
     assert ndd.imread(path, output_type=types.GRAY).shape == (20, 30, 1)
 
 

@@ -28,7 +28,7 @@ def codestream(samples: np.ndarray, **options: Any) -> bytes:
     return file.getvalue()
 
 
-def encoded(samples: np.ndarray, bits: int) -> bytes:
+def encode(samples: np.ndarray, bits: int) -> bytes:
     from openjpeg.utils import encode_array
 
     kind = 1 if samples.ndim == 3 else 2
@@ -163,7 +163,7 @@ def test_unsupported_color_space_is_named(space: int, name: str) -> None:
 # The reference grid
 
 
-def resized(stream: bytes, **fields: int) -> bytes:
+def change_sizes(stream: bytes, **fields: int) -> bytes:
     """Change sizes and offsets in the codestream's header."""
     places = {"x1": 8, "y1": 12, "x0": 16, "y0": 20, "tile_width": 24, "tile_height": 28, "tile_x": 32, "tile_y": 36}
     data = bytearray(stream)
@@ -172,7 +172,7 @@ def resized(stream: bytes, **fields: int) -> bytes:
     return bytes(data)
 
 
-def subsampled(stream: bytes, *distances: tuple[int, int]) -> bytes:
+def subsample(stream: bytes, *distances: tuple[int, int]) -> bytes:
     data = bytearray(stream)
     for i, (dx, dy) in enumerate(distances):
         data[43 + 3 * i : 45 + 3 * i] = dx, dy
@@ -191,7 +191,7 @@ def test_offset_is_no_part_of_the_image(samples: np.ndarray, options: dict[str, 
 
 
 def test_offset_counts_against_max_pixels() -> None:
-    far = resized(codestream(RGB), x0=2**31 - 2, x1=2**31 - 1, tile_x=0, tile_width=2**31 - 1)
+    far = change_sizes(codestream(RGB), x0=2**31 - 2, x1=2**31 - 1, tile_x=0, tile_width=2**31 - 1)
     assert "max_pixels=268435456" in reason(far)
 
 
@@ -200,7 +200,7 @@ def test_subsampled_components_are_enlarged(offset: int) -> None:
     # Without a wavelet transform the samples are the same wherever they lie on the grid.
     stream = codestream(COLORS[:8, :8], num_resolutions=1)
     ends = dict.fromkeys(("x1", "y1", "tile_width", "tile_height"), 16 + offset)
-    file = resized(subsampled(stream, *[(2, 2)] * 4), x0=offset, y0=offset, **ends)
+    file = change_sizes(subsample(stream, *[(2, 2)] * 4), x0=offset, y0=offset, **ends)
     samples = np.repeat(np.repeat(COLORS[:8, :8], 2, 0), 2, 1)
     # A sample lies at each even place; an odd offset has half of a pixel in front of the first one.
     expected = np.pad(samples, ((offset, 0), (offset, 0), (0, 0)), mode="edge")[:16, :16]
@@ -218,11 +218,11 @@ def test_subsampled_components_are_enlarged(offset: int) -> None:
     ],
 )
 def test_damaged_sizes(fields: dict[str, int], text: str) -> None:
-    assert text in reason(resized(codestream(RGB), **fields))
+    assert text in reason(change_sizes(codestream(RGB), **fields))
 
 
 def test_component_without_samples() -> None:
-    stream = resized(subsampled(codestream(RGB), (1, 1), (2, 1), (2, 1)), x0=1, x1=2)
+    stream = change_sizes(subsample(codestream(RGB), (1, 1), (2, 1), (2, 1)), x0=1, x1=2)
     assert "component 1 has no samples" in reason(stream)
 
 
@@ -233,13 +233,13 @@ def test_component_without_samples() -> None:
 def test_signed_samples_start_at_black(bits: int, dtype: type) -> None:
     samples = np.random.default_rng(bits).integers(-(1 << (bits - 1)), 1 << (bits - 1), (HEIGHT, WIDTH)).astype(dtype)
     values = (samples.astype(int) + (1 << (bits - 1))) / ((1 << bits) - 1)
-    result = decode(encoded(samples, bits), output_type=types.GRAY, dtype=ndd.uint16)
+    result = decode(encode(samples, bits), output_type=types.GRAY, dtype=ndd.uint16)
     assert np.abs(result[..., 0] - values * 65535).max() <= 0.51
 
 
 def test_samples_of_more_than_16_bits() -> None:
     samples = np.random.default_rng(0).integers(0, 1 << 20, (HEIGHT, WIDTH)).astype(np.uint32)
-    assert np.abs(decode(encoded(samples, 20), output_type=types.GRAY, dtype=ndd.float32)[..., 0] - samples / ((1 << 20) - 1)).max() < 2e-5
+    assert np.abs(decode(encode(samples, 20), output_type=types.GRAY, dtype=ndd.float32)[..., 0] - samples / ((1 << 20) - 1)).max() < 2e-5
 
 
 def with_components(count: int, stream: bytes) -> bytes:
@@ -258,7 +258,7 @@ def test_components_count_against_max_pixels(count: int) -> None:
 
 def test_more_samples_than_memory_is_a_memory_error() -> None:
     size = 2**20
-    stream = resized(codestream(RGB), x1=size, y1=size, tile_width=size, tile_height=size)
+    stream = change_sizes(codestream(RGB), x1=size, y1=size, tile_width=size, tile_height=size)
     file = jp2(stream, box(b"uuid", bytes(6_000_000)))  # or the file is too short for that many pixels
     with pytest.raises(MemoryError, match=r"decoders\.image: sample 0: no memory for .* samples of a JPEG 2000 image"):
         ndd.decoders.image(np.frombuffer(file, np.uint8), max_pixels=2**41)

@@ -29,7 +29,7 @@ def photograph(height: int, width: int) -> np.ndarray:
     return pixels.clip(0, 255).astype(np.uint8)
 
 
-def encoded(pixels: np.ndarray, codec: str = "JPEG", **options: object) -> np.ndarray:
+def encode(pixels: np.ndarray, codec: str = "JPEG", **options: object) -> np.ndarray:
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, codec, **({"quality": 92} if codec == "JPEG" else {}) | options)
     return np.frombuffer(file.getvalue(), np.uint8)
@@ -37,13 +37,13 @@ def encoded(pixels: np.ndarray, codec: str = "JPEG", **options: object) -> np.nd
 
 PHOTO = photograph(HEIGHT, WIDTH)
 FILES = {
-    "4:2:0": encoded(PHOTO, subsampling=2),
-    "4:2:2": encoded(PHOTO, subsampling=1),
-    "4:4:4": encoded(PHOTO, subsampling=0),
-    "progressive": encoded(PHOTO, progressive=True),
-    "restarts": encoded(PHOTO, restart_marker_rows=1),
-    "gray": encoded(PHOTO[:, :, 1]),
-    "rgb": encoded(PHOTO, keep_rgb=True),
+    "4:2:0": encode(PHOTO, subsampling=2),
+    "4:2:2": encode(PHOTO, subsampling=1),
+    "4:4:4": encode(PHOTO, subsampling=0),
+    "progressive": encode(PHOTO, progressive=True),
+    "restarts": encode(PHOTO, restart_marker_rows=1),
+    "gray": encode(PHOTO[:, :, 1]),
+    "rgb": encode(PHOTO, keep_rgb=True),
 }
 
 
@@ -51,7 +51,7 @@ def extent(full: int, eighths: int) -> int:
     return -(-full * eighths // 8)
 
 
-def averaged(image: np.ndarray, eighths: int) -> np.ndarray:
+def average(image: np.ndarray, eighths: int) -> np.ndarray:
     """Blocks of 8 / eighths pixels, those at the border of what is there."""
     side = 8 // eighths
     starts = [np.arange(0, full, side) for full in image.shape[:2]]
@@ -60,8 +60,8 @@ def averaged(image: np.ndarray, eighths: int) -> np.ndarray:
     return sums / (counts[0][:, None, None] * counts[1][:, None])
 
 
-def values(made: ndd.Tensor) -> np.ndarray:
-    return np.asarray(made)
+def values(tensor: ndd.Tensor) -> np.ndarray:
+    return np.asarray(tensor)
 
 
 def difference(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -76,7 +76,7 @@ def test_pixels_are_close_to_averages(name: str, output_type: str) -> None:
     whole = values(ndd.decoders.image(file, **kind))
     for eighths in SCALES:
         result = values(ndd.decoders.image(file, at_least=[extent(HEIGHT, eighths), 0], **kind))
-        expected = averaged(whole, eighths)
+        expected = average(whole, eighths)
         assert result.shape == expected.shape
         inside = difference(result, expected)[: HEIGHT * eighths // 8, : WIDTH * eighths // 8]
         if name == "4:2:2" and eighths == 1 and output_type != "GRAY":
@@ -91,14 +91,14 @@ def test_pixels_are_close_to_averages(name: str, output_type: str) -> None:
 @needs_libjpeg
 def test_flat_colours_are_the_same() -> None:
     for color in ((255, 0, 0), (12, 200, 90), (0, 0, 0)):
-        file = encoded(np.full((64, 48, 3), color, np.uint8))
+        file = encode(np.full((64, 48, 3), color, np.uint8))
         whole = values(ndd.decoders.image(file))
         assert difference(values(ndd.decoders.image(file, at_least=[8, 6])), whole[:8, :6]).max() <= 1
 
 
 @needs_libjpeg
 @pytest.mark.parametrize(
-    ("asked", "eighths"),
+    ("wanted_size", "eighths"),
     [
         ([1, 1], 1),
         ([38, 51], 1),
@@ -115,8 +115,8 @@ def test_flat_colours_are_the_same() -> None:
         (39, 2),
     ],
 )
-def test_the_smallest_scale_that_suffices(asked: list[int] | int, eighths: int) -> None:
-    result = ndd.decoders.image(FILES["4:2:0"], at_least=asked)
+def test_the_smallest_scale_that_suffices(wanted_size: list[int] | int, eighths: int) -> None:
+    result = ndd.decoders.image(FILES["4:2:0"], at_least=wanted_size)
     assert result.shape == (extent(HEIGHT, eighths), extent(WIDTH, eighths), 3)
     whole = ndd.decoders.image(FILES["4:2:0"])
     assert np.array_equal(values(result), values(whole)) == (eighths == 8)
@@ -124,7 +124,7 @@ def test_the_smallest_scale_that_suffices(asked: list[int] | int, eighths: int) 
 
 @needs_libjpeg
 def test_each_sample_has_its_own() -> None:
-    files = ndd.batch([FILES["4:2:0"], FILES["gray"], encoded(PHOTO, "PNG"), FILES["4:4:4"]])
+    files = ndd.batch([FILES["4:2:0"], FILES["gray"], encode(PHOTO, "PNG"), FILES["4:4:4"]])
     output = ndd.decoders.image(files, at_least=ndd.batch([np.array([38, 51]), np.array([76, 1]), np.array([1, 1]), np.array([400, 1])]))
     assert [result.shape[:2] for result in output] == [(38, 51), (76, 101), (HEIGHT, WIDTH), (HEIGHT, WIDTH)]
     for sample, (file, least) in enumerate(zip(files, ([38, 51], [76, 1], [1, 1], [400, 1]), strict=True)):
@@ -136,7 +136,7 @@ def test_each_sample_has_its_own() -> None:
 def test_the_size_is_that_of_the_turned_image(orientation: int) -> None:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    file = encoded(PHOTO, exif=exif)
+    file = encode(PHOTO, exif=exif)
     height, width = (WIDTH, HEIGHT) if orientation > 4 else (HEIGHT, WIDTH)
     result = values(ndd.decoders.image(file, at_least=[extent(height, 2), 0]))
     assert result.shape[:2] == (extent(height, 2), extent(width, 2))
@@ -159,28 +159,28 @@ def test_cmyk_jpegs_are_scaled(adobe: bool) -> None:
     for output in ("RGB", "BGR", "GRAY"):
         kind = {"output_type": getattr(types, output)}
         result = values(ndd.decoders.image(data, at_least=[extent(HEIGHT, 4), 0], **kind))
-        expected = averaged(values(ndd.decoders.image(data, **kind)), 4)
+        expected = average(values(ndd.decoders.image(data, **kind)), 4)
         assert difference(result, expected)[:150, :201].mean() < 1.5, output
 
 
-def turned(orientation: int) -> np.ndarray:
+def make_turned(orientation: int) -> np.ndarray:
     exif = Image.Exif()
     exif[0x0112] = orientation
-    return encoded(photograph(800, 1200), exif=exif)
+    return encode(photograph(800, 1200), exif=exif)
 
 
-def printed() -> np.ndarray:
+def make_cmyk() -> np.ndarray:
     file = io.BytesIO()
     Image.fromarray(photograph(800, 1200)).convert("CMYK").save(file, "JPEG", quality=92)
     return np.frombuffer(file.getvalue(), np.uint8)
 
 
 LARGE: dict[str, Callable[[], np.ndarray]] = {
-    "4:2:0": lambda: turned(1),
-    "progressive": lambda: encoded(photograph(800, 1200), progressive=True),
-    "gray": lambda: encoded(photograph(800, 1200)[:, :, 1]),
-    "CMYK": printed,
-    **{f"orientation {k}": functools.partial(turned, k) for k in (3, 5, 6)},
+    "4:2:0": lambda: make_turned(1),
+    "progressive": lambda: encode(photograph(800, 1200), progressive=True),
+    "gray": lambda: encode(photograph(800, 1200)[:, :, 1]),
+    "CMYK": make_cmyk,
+    **{f"orientation {k}": functools.partial(make_turned, k) for k in (3, 5, 6)},
 }
 
 
@@ -209,15 +209,15 @@ def test_random_crops_are_those_of_the_image_at_their_scale(kind: str) -> None:
 
 def test_other_files_are_decoded_whole() -> None:
     for codec, options in (("PNG", {}), ("TIFF", {}), ("BMP", {}), ("WEBP", {"lossless": True}), ("JPEG2000", {})):
-        file = encoded(PHOTO, codec, **options)
+        file = encode(PHOTO, codec, **options)
         assert np.array_equal(values(ndd.decoders.image(file, at_least=1)), values(ndd.decoders.image(file))), codec
 
 
 def test_without_libjpeg_everything_is(monkeypatch: pytest.MonkeyPatch) -> None:
     shapes = _decode.image_shapes
 
-    def as_if_without(*given: object) -> tuple:
-        files, found, kinds = shapes(*given)
+    def as_if_without(*arguments: object) -> tuple:
+        files, found, kinds = shapes(*arguments)
         return files, found, torch.zeros_like(kinds)
 
     monkeypatch.setattr(_decode, "image_shapes", as_if_without)
@@ -225,10 +225,10 @@ def test_without_libjpeg_everything_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.array_equal(values(result), values(ndd.decoders.image(FILES["4:2:0"])))
 
 
-@pytest.mark.parametrize("asked", [[1, 2, 3], [], -1, [4, -2]])
-def test_wrong_sizes_are_refused(asked: object) -> None:
+@pytest.mark.parametrize("wanted_size", [[1, 2, 3], [], -1, [4, -2]])
+def test_wrong_sizes_are_refused(wanted_size: object) -> None:
     with pytest.raises(ValueError, match=r"decoders.image: at_least (takes a height and a width|must not be negative)"):
-        ndd.decoders.image(FILES["4:2:0"], at_least=asked)
+        ndd.decoders.image(FILES["4:2:0"], at_least=wanted_size)
 
 
 @needs_libjpeg
@@ -241,9 +241,9 @@ def test_damaged_files_are_errors_at_each_scale(name: str) -> None:
     for file in damaged:
         data = np.frombuffer(file, np.uint8)
         verdicts = []
-        for asked in (9000, 1, 70):
+        for wanted_size in (9000, 1, 70):
             try:
-                verdicts.append(values(ndd.decoders.image(data, at_least=asked)).shape is not None)
+                verdicts.append(values(ndd.decoders.image(data, at_least=wanted_size)).shape is not None)
             except RuntimeError:
                 verdicts.append(False)
         assert len({*verdicts}) == 1, verdicts

@@ -44,7 +44,7 @@ def reason(file: bytes, **options: Any) -> str:
     return str(error.value)
 
 
-def scaled(samples: np.ndarray, bits: int, full: int = 255) -> np.ndarray:
+def scale(samples: np.ndarray, bits: int, full: int = 255) -> np.ndarray:
     """Return samples of so many bits in a range up to ``full``, rounded."""
     largest = (1 << bits) - 1
     return ((samples.astype(object) * full + largest // 2) // largest).astype(np.int64)
@@ -60,7 +60,7 @@ def test_samples_of_every_size(bits: int, planar: bool, tile: tuple[int, int] | 
     for order, big in itertools.product("<>", (False, True)):
         samples = noise(bits)
         file = write_tiff(samples, Layout(bits=bits, photometric=2, planar=planar, tile=tile, order=order, big=big))
-        assert np.abs(read_samples(file).astype(int) - scaled(samples, bits)).max() <= (1 if bits > 8 else 0)
+        assert np.abs(read_samples(file).astype(int) - scale(samples, bits)).max() <= (1 if bits > 8 else 0)
         values = read_samples(file, ndd.float32)
         assert values[0, 0].max() == 0
         assert values[0, 1].min() == 1
@@ -275,7 +275,7 @@ def test_white_is_zero(bits: int) -> None:
         file = write_tiff(samples, Layout(bits, 0, tile=tile, order=order))
         full = 255 if bits <= 8 else 65535
         result = read_samples(file, ndd.uint8 if bits <= 8 else ndd.uint16)
-        assert np.array_equal(result, full - scaled(samples, bits, full))
+        assert np.array_equal(result, full - scale(samples, bits, full))
         assert decode(file, dtype=ndd.float32)[0, 0].tolist() == [1, 1, 1]
 
 
@@ -417,7 +417,7 @@ def test_old_compressions_of_few_bits(compression: int, bits: int, encode: Calla
     for tile, photometric in itertools.product((None, (16, 16)), (0, 1)):
         gray = noise(bits, 1)
         file = write_tiff(gray, Layout(bits, photometric, compression, tile=tile, encode=encode))
-        wanted = scaled(gray, bits)
+        wanted = scale(gray, bits)
         assert np.array_equal(decode(file, output_type="GRAY"), wanted if photometric else 255 - wanted)
 
 

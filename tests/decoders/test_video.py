@@ -9,6 +9,7 @@ from _forks import Forks
 from _videos import HEIGHT, WIDTH, encode, frames_of, identity
 
 import torch_ndd as ndd
+from torch_ndd.decoders._frame_sources import HostFrames
 
 COUNTS = (12, 5, 9)
 
@@ -165,6 +166,7 @@ WITHOUT_TIMES = {
     "transport stream": ("mpegts", "h264", 10),
     "transport stream of MPEG-2": ("mpegts", "mpeg2video", 10),
     "program stream": ("mpeg", "mpeg2video", 25),
+    "program stream of H.264": ("mpeg", "h264", 25),  # most frames have no time, so that the index has the first key frame behind others
 }
 
 
@@ -181,6 +183,13 @@ def test_frames_are_counted_where_times_do_not_find_them(name: str) -> None:
     assert decode(file, frames=[20, 3, 20, 0, 24]) == ["a20", "a3", "a20", "a0", "a24"]
     assert decode(file, start_frame=19, stride=4, sequence_length=3) == ["a19", "a23", "-"]
     assert decode(file, build_index=False, start_frame=11, end_frame=13) == ["a11", "a12"]
+
+
+def test_a_key_frame_that_shares_its_time_with_the_next_frame_is_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = without_times("program stream")  # the first two frames have equal times, and an index sorted by time may have either in front
+    monkeypatch.setattr(HostFrames, "find_keys", lambda self: np.array([1, 4, 7]))
+    assert decode(file) == [f"a{k}" for k in range(25)]
+    assert decode(file, frames=[24, 0], pad_mode="none") == ["a24", "a0"]
 
 
 def test_cut_transport_streams_have_the_frames_that_are_there() -> None:

@@ -13,7 +13,7 @@ import torch_ndd as ndd
 soundfile = pytest.importorskip("soundfile")
 
 
-def encoded(channels: int = 2, comment: str = "") -> bytes:
+def encode(channels: int = 2, comment: str = "") -> bytes:
     file = io.BytesIO()
     with soundfile.SoundFile(file, "w", 16000, channels, format="OGG", subtype="VORBIS") as sound:
         if comment:
@@ -22,7 +22,7 @@ def encoded(channels: int = 2, comment: str = "") -> bytes:
     return file.getvalue()
 
 
-def damaged(good: bytes, draw: random.Random, kind: int) -> bytes:
+def damage(good: bytes, draw: random.Random, kind: int) -> bytes:
     data = bytearray(good)
     at = draw.randrange(min(len(data), 4500))  # the headers are about 4000 bytes
     if kind == 0:
@@ -50,10 +50,10 @@ def reason(file: bytes) -> str:
 
 @pytest.mark.parametrize("comment", ["", "x" * 70_000])  # which takes several pages
 def test_only_files_the_library_rejects(comment: str) -> None:
-    good, draw, refused = encoded(comment=comment), random.Random(1), 0
+    good, draw, refused = encode(comment=comment), random.Random(1), 0
     assert reason(good) == ""
     for k in range(600):
-        file = damaged(good, draw, k % 6)
+        file = damage(good, draw, k % 6)
         if "headers of the Ogg Vorbis file" in reason(file):
             refused += 1
             with pytest.raises(soundfile.LibsndfileError):
@@ -63,7 +63,7 @@ def test_only_files_the_library_rejects(comment: str) -> None:
 
 def test_several_streams_are_left_to_the_library() -> None:
     # Chained files, and the first pages of two streams one after the other.
-    good, other = encoded(1), encoded(2)
+    good, other = encode(1), encode(2)
     assert reason(good + other) == ""
     page = 27 + good[26] + sum(good[27 : 27 + good[26]])
     assert "headers of the Ogg" not in reason(good[:page] + other[:page] + good[page:])
@@ -71,7 +71,7 @@ def test_several_streams_are_left_to_the_library() -> None:
 
 @pytest.mark.parametrize(
     "file",
-    [b"OggS", encoded()[:58], encoded()[:57], b"OggS" + bytes(22) + b"\x01\xff" + b"\x01vorbis", (encoded()[:58] + b"OggS\0\0" * 20_000)[:100_000]],
+    [b"OggS", encode()[:58], encode()[:57], b"OggS" + bytes(22) + b"\x01\xff" + b"\x01vorbis", (encode()[:58] + b"OggS\0\0" * 20_000)[:100_000]],
     ids=len,
 )
 def test_short_and_hostile_files(file: bytes) -> None:
@@ -83,8 +83,8 @@ def test_rejected_files_leak_no_memory() -> None:
     def resident() -> int:
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
 
-    good, draw = encoded(), random.Random(2)
-    files = [damaged(good, draw, k % 4) for k in range(40)]
+    good, draw = encode(), random.Random(2)
+    files = [damage(good, draw, k % 4) for k in range(40)]
 
     def refuse(rounds: int) -> None:
         for _ in range(rounds):

@@ -59,6 +59,16 @@ def test_coco_task_runs(data: Any, run: Run) -> None:
     assert all(line.startswith("(4, 96, 96, 3) [(") for line in printed)
 
 
+def test_compose_task_runs(data: Any, run: Run) -> None:
+    pytest.importorskip("albumentations")
+    printed = run("compose", data.root, data.annotations)
+    assert len(printed) == 2
+    for line in printed:
+        assert line.startswith("(4, 3, 96, 96) [(")
+        boxes, labels = (ast.literal_eval(f"[{part.strip('[]')}]") for part in line.removeprefix("(4, 3, 96, 96) ").split("] ["))
+        assert [shape[0] for shape in boxes] == labels
+
+
 def test_csv_manifest_task_runs(data: Any, tmp_path: Path, run: Run) -> None:
     rows = [f"{path.relative_to(data.folder)},{path.parent.name}" for path in sorted(Path(data.folder).rglob("*.jpg"))]
     manifest = Path(data.folder) / "manifest.csv"
@@ -206,6 +216,7 @@ def test_boxes_of_the_coco_task_follow_turned_images() -> None:
         np.testing.assert_allclose(found, np.asarray(box)[0] * 96, atol=2)
 
 
+@pytest.mark.slow
 def test_exported_program_and_package_run_in_another_process(data: Any, run: Run) -> None:
     printed = run("export_program", data.folder)
     photos = sorted(Path(data.folder).rglob("*.jpg"))[:3]

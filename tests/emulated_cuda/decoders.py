@@ -2,7 +2,8 @@
 """Build a library whose image decoders run the code for ``device="gpu"`` on the CPU, over ``lazy_runtime.h``.
 
 Everything except the GPU is real: the division of batches, fallbacks, staging and uploads, orientation and dtypes in the CUDA kernel, and which
-stream waits for which. nvImageCodec's CPU decoders replace its GPU decoders. Run the tests of the image decoders with:
+stream waits for which. nvImageCodec's CPU decoders replace nvJPEG's, and functions of the tests (fake_codec.cpp) the others. Run the tests of the
+image decoders with:
 
     python decoders.py <folder of a CPU build of csrc> <folder>
     NDD_EMULATED_DECODERS=1 TORCH_NDD_LIBRARY=<folder>/_C.so PYTHONPATH=tests/emulated_cuda pytest -p decoders_plugin tests/decoders/test_gpu.py ...
@@ -38,7 +39,11 @@ CHANGES = {
 }
 
 
-def _changed(file: str) -> str:
+# Extensions of nvImageCodec and the format that each decodes.
+FAKE_CODECS = {"nvjpeg": "jpeg", "nvtiff": "tiff", "nvjpeg2k": "jpeg2k"}
+
+
+def _read_changed(file: str) -> str:
     text = (ROOT / "csrc" / file).read_text()
     for before, after in CHANGES[file].items():
         if before not in text:
@@ -69,7 +74,7 @@ def build(cpu_build: Path, work: Path) -> None:
     for file in CHANGES:
         path = work / "csrc" / (f"{file}.cpp" if file.endswith(".cu") else file)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_changed(file))
+        path.write_text(_read_changed(file))
     include = work / "include"
     include.mkdir(exist_ok=True)
     shutil.copy(HERE / "lazy_runtime.h", include / "cuda_runtime.h")
@@ -94,6 +99,9 @@ def build(cpu_build: Path, work: Path) -> None:
         "ndd/upload.cu.cpp.o",
     )
     link_library(cpu_build, list(map(str, objects)), replaced, work / "_C.so")
+    for extension, codec in FAKE_CODECS.items():
+        fake = work / f"lib{extension}_ext.so"
+        subprocess.run(["g++", *FLAGS, f'-DFAKE_CODEC="{codec}"', *folders, "-shared", str(HERE / "fake_codec.cpp"), "-o", str(fake)], check=True)
 
 
 if __name__ == "__main__":

@@ -383,6 +383,8 @@ using namespace ndd_emulator;
 
 float ndd_emulator::rounded_sum(float a, float b) { return a + b; }
 float ndd_emulator::rounded_product(float a, float b) { return a * b; }
+double ndd_emulator::rounded_sum(double a, double b) { return a + b; }
+double ndd_emulator::rounded_product(double a, double b) { return a * b; }
 
 cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
 
@@ -390,6 +392,11 @@ const char* cudaGetErrorString(cudaError_t status) { return status == cudaSucces
 
 // Copies to the host are made as late as can be: what reads them before the stream is synchronized finds garbage.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+  if (kind == cudaMemcpyDeviceToDevice && is_device_memory(from, bytes) && is_device_memory(to, bytes)) {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+    host_wrote(to, bytes);
+    return cudaSuccess;
+  }
   const void* const on_device = kind == cudaMemcpyHostToDevice ? to : from;
   if (kind != cudaMemcpyHostToDevice && kind != cudaMemcpyDeviceToHost) return reported = "a kind of copy that the emulator does not know", cudaErrorInvalidValue;
   if (!is_device_memory(on_device, bytes)) return reported = "a copy from or to memory that is not on the device", cudaErrorInvalidValue;

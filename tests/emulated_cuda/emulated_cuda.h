@@ -129,6 +129,8 @@ To same_bits(From value) {
 // Separate roundings, also where this is compiled with contraction.
 float rounded_sum(float a, float b);
 float rounded_product(float a, float b);
+double rounded_sum(double a, double b);
+double rounded_product(double a, double b);
 
 }  // namespace ndd_emulator
 
@@ -205,10 +207,21 @@ inline unsigned int __byte_perm(unsigned int x, unsigned int y, unsigned int sel
   for (int k = 0; k < 4; ++k) result |= static_cast<unsigned int>(bytes >> 8 * (selector >> 4 * k & 7) & 0xFF) << 8 * k;
   return result;
 }
+// Of two 16-bit lanes, without a sign.
+inline unsigned int __vminu2(unsigned int a, unsigned int b) {
+  return std::min(a >> 16, b >> 16) << 16 | std::min(a & 0xFFFF, b & 0xFFFF);
+}
+inline unsigned int __vmaxu2(unsigned int a, unsigned int b) {
+  return std::max(a >> 16, b >> 16) << 16 | std::max(a & 0xFFFF, b & 0xFFFF);
+}
+inline unsigned int __vimin3_u16x2(unsigned int a, unsigned int b, unsigned int c) { return __vminu2(__vminu2(a, b), c); }
+inline unsigned int __vimax3_u16x2(unsigned int a, unsigned int b, unsigned int c) { return __vmaxu2(__vmaxu2(a, b), c); }
 inline float sinpif(float x) { return std::sin(3.14159265f * x); }
 inline int __float_as_int(float value) { return ::ndd_emulator::same_bits<int>(value); }
 inline unsigned int __float_as_uint(float value) { return ::ndd_emulator::same_bits<unsigned int>(value); }
 inline float __int_as_float(int bits) { return ::ndd_emulator::same_bits<float>(bits); }
+inline long long __double_as_longlong(double value) { return ::ndd_emulator::same_bits<long long>(value); }
+inline double __longlong_as_double(long long bits) { return ::ndd_emulator::same_bits<double>(bits); }
 inline unsigned int __umulhi(unsigned int a, unsigned int b) { return static_cast<unsigned int>(uint64_t{a} * b >> 32); }
 inline unsigned int __funnelshift_r(unsigned int low, unsigned int high, unsigned int bits) {
   return static_cast<unsigned int>((uint64_t{high} << 32 | low) >> bits % 32);
@@ -223,6 +236,8 @@ inline float __fadd_rd(float a, float b) {  // towards minus infinity
   return static_cast<double>(nearest) > sum ? std::nextafter(nearest, -INFINITY) : nearest;
 }
 inline float __fmul_rn(float a, float b) { return ::ndd_emulator::rounded_product(a, b); }
+inline double __dadd_rn(double a, double b) { return ::ndd_emulator::rounded_sum(a, b); }
+inline double __dmul_rn(double a, double b) { return ::ndd_emulator::rounded_product(a, b); }
 
 // CUDA's are overloads at file scope, for all pairs of numbers.
 template <class A, class B>

@@ -24,9 +24,14 @@ from torch_ndd._core.values import dispatch
 from torch_ndd._core.work.pending import Pending
 
 ORDERS = [("forward", 0, 0xCD), ("reverse", 1, 0x00), ("random", 2, 0xFF)]  # name, number in emulated_cuda.cpp, fill byte of the outputs
-MOST_BYTES = 2 << 20  # of inputs and outputs; larger calls run on the CPU, because the checks take a microsecond per byte
+MAX_BYTES = 2 << 20  # of inputs and outputs; larger calls run on the CPU, because the checks take a microsecond per byte
 # Arguments that the operators create on the device.
-ON_DEVICE = {("box_encoder", "anchors"), ("filter", "fill_value"), *((name, "value") for name in ("zeros", "ones", "zeros_like", "ones_like"))}
+ON_DEVICE = {
+    *(("blend_batch", name) for name in ("images", "others")),
+    *(("box_encoder", "anchors"), ("filter", "fill_value"), ("paste_boxes", "images")),
+    *((name, "value") for name in ("zeros", "ones", "zeros_like", "ones_like")),
+    *(("yuv_to_rgb", name) for name in ("luma", "blue", "red")),  # planes of a decoder, whose rows may be apart
+}
 CSRC = Path(__file__).parents[2] / "csrc"
 _REGISTERED = re.compile(r"^NDD_(?:HOST_)?KERNELS?\((\w+), (?:(?:CPU|CUDA), )?(?:\w+::)*(\w+)(?:<.*>)?\)", re.MULTILINE)
 
@@ -69,6 +74,12 @@ def on_cpu() -> Iterator[None]:
     _emulates = True
 
 
+def count_launches() -> int:
+    """Return how many kernels have been launched so far, without those that copy tables; each call runs them once for each of ``ORDERS``."""
+    lines = _library.ndd_emulator_launches().decode().splitlines()
+    return sum(int(line.rsplit(" ", 1)[1]) for line in lines if not line.startswith("ndd/upload.cu"))
+
+
 def _device_tensors(kernel: Any, arguments: Sequence[Any]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Return which inputs and outputs of a kernel would be on the GPU: those with a table of shapes, and what it fills. The rest is on the host."""
     op = kernel._schema.name.partition("::")[2]
@@ -83,10 +94,15 @@ def _device_tensors(kernel: Any, arguments: Sequence[Any]) -> tuple[list[torch.T
     return inputs, outputs
 
 
+def _span(values: torch.Tensor) -> int:
+    """Return the number of elements from the first to the last one, with those between the rows of a view."""
+    return 1 + sum((extent - 1) * stride for extent, stride in zip(values.shape, values.stride(), strict=True))
+
+
 @contextlib.contextmanager
-def _known_memory(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Iterator[None]:
+def known_memory(inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]) -> Iterator[None]:
     """Register the device's memory with the emulator, each byte once."""
-    spans = sorted((item.data_ptr(), item.data_ptr() + item.numel() * item.itemsize, 1) for item in inputs if item.numel())
+    spans = sorted((item.data_ptr(), item.data_ptr() + _span(item) * item.itemsize, 1) for item in inputs if item.numel())
     merged: list[tuple[int, int, int]] = []
     for begin, end, written in spans:
         if merged and begin < merged[-1][1]:
@@ -111,7 +127,7 @@ def run_emulated(kernel: Any, arguments: Sequence[Any], inputs: Sequence[torch.T
     for order, number, garbage in ORDERS:
         for out in outputs:
             out.flatten().view(torch.uint8).fill_(garbage) if out.is_contiguous() else None
-        with _known_memory(inputs, outputs):
+        with known_memory(inputs, outputs):
             _library.ndd_emulator_begin(number)
             try:
                 _queue_cpu(functools.partial(kernel.redispatch, _cuda), arguments, [], False)
@@ -137,7 +153,7 @@ def _queue_emulated(
     if not _emulates or (name, "CUDA") not in native.KERNELS:
         return _queue_cpu(kernel, arguments, reads, external, sources)
     inputs, outputs = _device_tensors(kernel, arguments)
-    if sum(value.numel() * value.itemsize for value in (*inputs, *outputs)) > MOST_BYTES:
+    if sum(value.numel() * value.itemsize for value in (*inputs, *outputs)) > MAX_BYTES:
         return _queue_cpu(kernel, arguments, reads, external, sources)
     for pending, _ in reads:
         pending.wait()

@@ -4,8 +4,8 @@
 Everything above CUDA's runtime is real: Python, torch's allocator for CUDA, its streams and events, the queue of launches. The kernels are those of
 the CPU, run when the stream comes to them (``late_kernels.cpp``); torch's own kernels do nothing. Run with:
 
-    python late.py <folder of a CPU build of csrc> <folder>
-    <the variables that late.py prints> pytest tests/emulated_cuda/running_ahead.py
+    python late.py <folder of a build of csrc> <folder>
+    <the variables that late.py prints> pytest tests/emulated_cuda/running_ahead.py tests/emulated_cuda/random_programs.py
 """
 
 import subprocess
@@ -20,13 +20,17 @@ CUDA = ["-isystem", f"{SITE}/nvidia/cu13/include", "-isystem", f"{SITE}/triton/b
 CHANGES = {
     "ndd/kernel.cpp": {
         '#include "ndd/kernel.h"\n': '#include "ndd/kernel.h"\n#include "late_kernels.h"\n',
+        "  if (!is_new(": "  if (late::takes_the_place_of(backend)) return;\n  if (!is_new(",
         "  kernel_ = library;\n": """  kernel_ = library;
+  late::note(name, kernel);
   if (std::string(backend) == "CPU") {
+    const late::Registering ours;
     Registration* cuda = new Registration(name, "CUDA", schema, late::cuda_kernel(name, kernel, types), types, file, line);
     (void)cuda;
   }
 """,
     },
+    "ndd/stream/cuda_streams.cpp": {},
     "ndd/stream/launches.cpp": {
         '#include "ndd/kernel.h"\n': '#include "ndd/kernel.h"\n#include "late_kernels.h"\n',
         "if (!next_place) return false;": "if (!next_place) return late::launch(kernel, types, stack, arguments);",
@@ -37,8 +41,8 @@ CHANGES = {
 }
 
 
-def build(cpu_build: Path, work: Path) -> dict[str, str]:
-    """Build both, and return the environment that uses them."""
+def build(build_of_csrc: Path, work: Path) -> dict[str, str]:
+    """Build both, and return the environment that uses them. The CUDA kernels of a build that has them are not registered."""
     sources = [HERE / "late_kernels.cpp"]
     for file, changes in CHANGES.items():
         text = (ROOT / "csrc" / file).read_text()
@@ -55,11 +59,12 @@ def build(cpu_build: Path, work: Path) -> dict[str, str]:
         objects.append(str(work / f"{source.name}.o"))
         defines = ["-DTORCH_TARGET_VERSION=0x020b000000000000", "-DUSE_CUDA"]
         subprocess.run(["g++", *FLAGS, *defines, *folders, "-x", "c++", "-c", str(source), "-o", objects[-1]], check=True)
-    link_library(cpu_build, objects, tuple(f"{file}.o" for file in CHANGES), work / "_C.so")
+    link_library(build_of_csrc, objects, tuple(f"{file}.o" for file in CHANGES), work / "_C.so")
     # torch looks for the driver under the second name
-    runtimes = {"liblate.so": HERE / "late_device.cpp", "libcuda.so.1": ROOT / "benchmarks" / "cuda" / "no_device.cpp"}
-    for name, source in runtimes.items():
-        subprocess.run(["g++", *FLAGS[:3], "-fPIC", "-shared", *CUDA, str(source), "-o", str(work / name)], check=True)
+    ours = [HERE / "late_device.cpp", HERE / "late_graphs.cpp"]
+    runtimes = {"liblate.so": ours, "libcuda.so.1": [ROOT / "benchmarks" / "cuda" / "no_device.cpp"]}
+    for name, sources in runtimes.items():
+        subprocess.run(["g++", *FLAGS[:3], "-fPIC", "-shared", *CUDA, *map(str, sources), "-o", str(work / name)], check=True)
     return {
         "LD_PRELOAD": ":".join(str(work / name) for name in runtimes),
         "LD_LIBRARY_PATH": str(work),

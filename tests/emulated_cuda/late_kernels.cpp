@@ -65,7 +65,31 @@ uint64_t replace(std::string_view type, uint64_t value, See see, bool& on_device
 
 struct Launch {
   detail::Boxed* kernel;
+  const char* const* types;
   std::vector<uint64_t> arguments;
+
+  // Runs the kernel with the arguments, or with new references to them.
+  void run() { kernel(arguments.data(), arguments.size(), 0); }
+  void run_again() {
+    std::vector<uint64_t> others = arguments;
+    for (size_t k = 0; k < others.size(); ++k) {
+      const std::string_view type = types[k];
+      if (type == "Tensor") others[k] = share<Tensor>(arguments[k]);
+      else if (type == "Tensor?") others[k] = share<MaybeTensor>(arguments[k]);
+      else if (type == "Tensor[]") others[k] = share<std::vector<Tensor>>(arguments[k]);
+      else if (type == "str") others[k] = share<std::string>(arguments[k]);
+      else if (type == "int[]") others[k] = share<std::vector<int64_t>>(arguments[k]);
+    }
+    kernel(others.data(), others.size(), 0);
+  }
+
+ private:
+  template <class T>
+  static uint64_t share(uint64_t& value) {
+    const T taken = Parameter<T>::take(value);
+    value = detail::to_ivalue(taken);
+    return detail::to_ivalue(taken);
+  }
 };
 
 struct Decoder {
@@ -73,6 +97,7 @@ struct Decoder {
   const char* const* types = nullptr;
 };
 Decoder decoder;
+detail::Boxed* upload = nullptr;
 
 std::mutex gate_mutex;
 std::condition_variable gate_changed;
@@ -126,26 +151,43 @@ void decode(uint64_t* stack, uint64_t arguments, uint64_t) {
 
 }  // namespace
 
+namespace {
+thread_local bool is_registering = false;
+}
+
+Registering::Registering() { is_registering = true; }
+Registering::~Registering() { is_registering = false; }
+bool takes_the_place_of(std::string_view backend) { return backend == "CUDA" && !is_registering; }
+
 detail::Boxed* cuda_kernel(std::string_view name, detail::Boxed* kernel, const char* const* types) {
   if (name != "decoders_image") return kernel; // which calls launch() first
   decoder = {kernel, types};
   return &decode;
 }
 
+void note(std::string_view name, detail::Boxed* function) {
+  if (name == "upload") upload = function;
+}
+
 bool launch(detail::Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments) {
+  if (kernel == upload) return false;  // torch copies, on the stream
   bool on_device = false;
   for (uint64_t k = 0; k < arguments && !on_device; ++k) {
     if (std::string_view(types[k]).substr(0, 6) == "Tensor")
       stack[k] = replace(types[k], stack[k], [](const Tensor& tensor) { return tensor; }, on_device);
   }
   if (!on_device) return false;
-  auto launch = std::make_unique<Launch>(Launch{kernel, {stack, stack + arguments}});
+  auto launch = std::make_unique<Launch>(Launch{kernel, types, {stack, stack + arguments}});
   for (uint64_t k = 0; k < arguments; ++k) launch->arguments[k] = replace(types[k], launch->arguments[k], seen, on_device);
   const auto run = [](void* argument) {
     const std::unique_ptr<Launch> launch(static_cast<Launch*>(argument));
-    launch->kernel(launch->arguments.data(), launch->arguments.size(), 0);
+    launch->run();
   };
-  check_cuda(cudaLaunchHostFunc(current_cuda_stream(), run, launch.release()), "late device");
+  const auto run_in_graph = [](void* argument) { static_cast<Launch*>(argument)->run_again(); };
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  cudaStreamIsCapturing(current_cuda_stream(), &status);
+  if (status == cudaStreamCaptureStatusNone) check_cuda(cudaLaunchHostFunc(current_cuda_stream(), run, launch.release()), "late device");
+  else check_cuda(cudaLaunchHostFunc(current_cuda_stream(), run_in_graph, launch.release()), "late device");
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace ndd_late {
 
@@ -41,14 +42,23 @@ class Mark {
   bool done_ = false;
 };
 
+using Pieces = std::vector<std::function<void()>>;
+
 class LateStream {
  public:
-  LateStream() {
+  explicit LateStream(int device = 0) : device(device) {
     std::thread([this] { work(); }).detach();
   }
 
+  const int device;
+  Pieces* captured = nullptr;  // what is added goes there instead, and is not done
+
   void add(std::function<void()> piece) {
     const std::lock_guard<std::mutex> lock(mutex_);
+    if (captured != nullptr) {
+      captured->push_back(std::move(piece));
+      return;
+    }
     pieces_.push_back(std::move(piece));
     arrived_.notify_all();
   }
@@ -82,6 +92,11 @@ class LateStream {
 
 class LateEvent {
  public:
+  explicit LateEvent(int device = 0) : device(device) {}
+
+  const int device;
+  const Pieces* capture = nullptr;  // of the last record
+
   // Null before the first record.
   std::shared_ptr<Mark> mark() {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -92,6 +107,7 @@ class LateEvent {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       last_ = mark;
+      capture = stream.captured;
     }
     stream.add([mark] { mark->set(); });
   }

@@ -23,7 +23,7 @@ typedef Event* cudaEvent_t;
 enum cudaError_t { cudaSuccess = 0, cudaErrorNotReady = 600 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1 };
 enum { cudaEventDisableTiming = 2, cudaEventBlockingSync = 1, cudaStreamNonBlocking = 1, cudaHostAllocDefault = 0 };
-enum cudaDeviceAttr { cudaDevAttrComputeCapabilityMajor = 75 };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16, cudaDevAttrComputeCapabilityMajor = 75 };
 
 cudaError_t cudaGetDevice(int* device);
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 9, cudaSuccess; }
@@ -60,6 +60,7 @@ inline int release(void*) { return 1; }
 // The library's CPU decoders work in the place of the GPU's, into memory of the host.
 #define NVIMGCODEC_BACKEND_KIND_HW_GPU_ONLY NVIMGCODEC_BACKEND_KIND_CPU_ONLY
 #define NVIMGCODEC_BACKEND_KIND_HYBRID_CPU_GPU NVIMGCODEC_BACKEND_KIND_CPU_ONLY
+#define NVIMGCODEC_BACKEND_KIND_GPU_ONLY NVIMGCODEC_BACKEND_KIND_CPU_ONLY
 #define NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_DEVICE NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_HOST
 
 #define __CUDACC__

@@ -73,7 +73,7 @@ def rewrite_launches(text: str, file: str) -> str:
         configured = text.index(">>>", at)
         opening = text.index("(", configured)
         if text[configured + 3 : opening].strip():
-            raise ValueError(f"{file}: what follows <<<...>>> is no list of arguments")
+            raise ValueError(f"{file}: what follows <<<...>>> is not a list of arguments")
         end = _end_of(text, opening)
         name, between = text[name_begin:name_end], text[name_end:at]
         where = f"{file}:{text.count(chr(10), 0, at) + 1} {re.sub(r'<.*', '', name)}"

@@ -1,161 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU calls that run ahead, on a device whose streams are late: random programs equal their synchronous runs on the CPU.
-
-See late.py. A launch out of order, or memory that returns to torch's allocator too early, gives other values. ``NDD_PROGRAMS`` is the number of
-programs (by default 300).
-"""
+"""GPU calls that run ahead, on a device whose streams are late (late.py), one property at a time."""
 
 import ctypes
-import functools
 import gc
-import io
+import linecache
 import os
-import random
+import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
+import _late_values
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from _late_values import (
+    HEIGHT,
+    SAMPLES,
+    WIDTH,
+    compute_expected,
+    compute_pending,
+    decode_images,
+    decode_on_cpu,
+    draw_arrays,
+    encode_files,
+    flip_on_cpu,
+    list_streams,
+    read_damaged_files,
+    upload_array,
+)
 
 import torch_ndd as ndd
 from torch_ndd._core import native
-from torch_ndd._core.work import cuda_work
-
-PROGRAMS = int(os.environ.get("NDD_PROGRAMS", "300"))
-SAMPLES, HEIGHT, WIDTH = 3, 16, 24
-
-
-def _jpeg(rng: np.random.Generator) -> np.ndarray:
-    stored = io.BytesIO()
-    Image.fromarray(rng.integers(0, 256, (HEIGHT, WIDTH, 3), dtype=np.uint8)).save(stored, "JPEG")
-    return np.frombuffer(stored.getvalue(), np.uint8)
-
-
-@functools.cache
-def _files() -> list[Any]:
-    rng = np.random.default_rng(1)
-    return [ndd.batch([_jpeg(rng) for _ in range(SAMPLES)]).evaluate() for _ in range(4)]
-
-
-@functools.cache
-def _read_damaged_files() -> Any:
-    intact = _files()[0].tensors
-    return ndd.batch([intact[0], intact[1], np.concatenate([np.asarray(intact[2])[:-200], np.zeros(9, np.uint8)])]).evaluate()
-
-
-@functools.cache
-def _arrays() -> list[np.ndarray]:
-    rng = np.random.default_rng(2)
-    return [rng.integers(0, 256, (SAMPLES, HEIGHT, WIDTH, 3), dtype=np.uint8) for _ in range(4)]
-
-
-@functools.cache
-def _streams() -> list[Any]:
-    return [ndd.stream() for _ in range(4)]
-
-
-class _Run:
-    """One run of a random program: on the GPU with results that run ahead, or on the CPU. Both draw the same steps."""
-
-    def __init__(self, seed: int, on_gpu: bool, shared: list[Any]) -> None:
-        self._random, self._on_gpu = random.Random(seed), on_gpu
-        self._values: list[Any] = list(shared)
-        self.results: list[torch.Tensor] = []
-
-    def run(self, steps: int) -> None:
-        choices: list[Callable[[], Any]] = [self._decode, self._decode, self._upload, self._blur, self._xor, self._flip, self._flip_by_pending]
-        choices += [self._brightness, self._resize, self._drop, self._consume]
-        for _ in range(steps):
-            step, stream = self._random.choice(choices), self._random.randrange(4)
-            if not self._on_gpu:
-                value = step()
-            else:
-                with ndd.EvalContext(cuda_stream=_streams()[stream]):
-                    value = step()
-            if value is not None:
-                self._values.append(value)
-        for value in self._values:
-            self._store(value)
-
-    def _pick(self) -> Any:
-        return self._random.choice(self._values) if self._values else self._upload()
-
-    def _store(self, value: Any) -> None:
-        self.results.append(value.torch().cpu().clone())
-
-    def _decode(self) -> Any:
-        return ndd.decoders.image(self._random.choice(_files()), device="gpu" if self._on_gpu else "cpu")
-
-    def _upload(self) -> Any:
-        value = ndd.batch(list(self._random.choice(_arrays())), layout="HWC")
-        return value.gpu() if self._on_gpu else value
-
-    def _blur(self) -> Any:
-        return ndd.gaussian_blur(self._pick(), window_size=3)
-
-    def _xor(self) -> Any:
-        return self._pick() ^ self._pick()
-
-    def _flip(self) -> Any:
-        return ndd.flip(self._pick(), horizontal=self._random.randrange(2), vertical=self._random.randrange(2))
-
-    def _flip_by_pending(self) -> Any:
-        """Flip as the host computes from images that it decodes: an argument that is pending there."""
-        sums = ndd.reductions.sum(ndd.decoders.image(self._random.choice(_files()), device="cpu"))
-        return ndd.flip(self._pick(), horizontal=ndd.cast(sums % 2, dtype=ndd.int32))
-
-    def _brightness(self) -> Any:
-        return ndd.brightness(self._pick(), brightness=[self._random.random() * 2 for _ in range(SAMPLES)])
-
-    def _resize(self) -> Any:
-        return ndd.resize(ndd.resize(self._pick(), size=[WIDTH, HEIGHT]), size=[HEIGHT, WIDTH])
-
-    def _drop(self) -> None:
-        if self._values:
-            del self._values[self._random.randrange(len(self._values))]
-
-    def _consume(self) -> None:
-        self._store(self._pick())
-
-
-def _run_threads(seed: int, on_gpu: bool) -> list[list[torch.Tensor]]:
-    """Run two programs in two threads, which share a value, and return what each has read."""
-    shared = [ndd.decoders.image(_files()[seed % 4], device="gpu" if on_gpu else "cpu")]
-    runs = [_Run(2 * seed + k, on_gpu, shared) for k in range(2)]
-    errors: list[BaseException] = []
-
-    def work(run: _Run) -> None:
-        try:
-            run.run(10)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(run,)) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return [run.results for run in runs]
-
-
-@pytest.mark.parametrize("part", range(10))
-def test_random_programs_equal_their_synchronous_runs(part: int) -> None:
-    for seed in range(part * PROGRAMS // 20, (part + 1) * PROGRAMS // 20):  # two programs each
-        with ndd.EvalMode.sync_cpu:
-            expected = _run_threads(seed, on_gpu=False)
-        found = _run_threads(seed, on_gpu=True)
-        for theirs, ours in zip(expected, found, strict=True):
-            for k, (a, b) in enumerate(zip(theirs, ours, strict=True)):
-                assert torch.equal(a, b), f"value {k} of the program with seed {seed}"
-
-
-# --- Single properties ---
+from torch_ndd._core.work import cuda_work, upload
+from torch_ndd._core.work.pending import Pending
 
 
 @pytest.fixture
@@ -167,37 +50,33 @@ def gate() -> Iterator[Callable[[bool], None]]:
     close(0)
 
 
-def _decode_images() -> Any:
-    return ndd.decoders.image(_files()[0], device="gpu")
-
-
 def _work(value: Any) -> Any:
     assert isinstance(value.pending, cuda_work.QueuedWork)
     return value.pending.host
 
 
 def test_call_returns_before_its_input_is_issued(gate: Any) -> None:
-    value = ndd.flip(_decode_images(), horizontal=1)
+    value = ndd.flip(decode_images(), horizontal=1)
     assert not _work(value).has_ended()
     gate(False)
     again = ndd.flip(value, horizontal=1)
-    assert torch.equal(again.torch().cpu(), _decode_images().torch().cpu())
+    assert torch.equal(again.torch().cpu(), decode_images().torch().cpu())
 
 
 def test_repeated_call_returns_before_its_input_is_issued(gate: Any) -> None:
     for _ in range(8):  # from the fourth on by a plan
         gate(True)
-        value = ndd.resize(_decode_images(), size=[8, 8])
+        value = ndd.resize(decode_images(), size=[8, 8])
         assert not _work(value).has_ended()
         gate(False)
         with ndd.EvalMode.sync_cpu:
-            expected = ndd.resize(ndd.decoders.image(_files()[0], device="cpu"), size=[8, 8])
+            expected = ndd.resize(ndd.decoders.image(encode_files()[0], device="cpu"), size=[8, 8])
         assert torch.equal(value.torch().cpu(), expected.torch())
 
 
 def test_launches_of_a_stream_keep_their_order(gate: Any) -> None:
-    issued = _upload()
-    first = ndd.flip(_decode_images(), horizontal=1)
+    issued = upload_array()
+    first = ndd.flip(decode_images(), horizontal=1)
     second = ndd.flip(issued, horizontal=1)  # nothing to wait for but the first
     assert not _work(second).has_ended()
     gate(False)
@@ -205,31 +84,31 @@ def test_launches_of_a_stream_keep_their_order(gate: Any) -> None:
     assert _work(first).has_ended()
 
 
-def _upload() -> Any:
-    return ndd.batch(list(_arrays()[0]), layout="HWC").gpu().evaluate()
-
-
 def test_launches_of_another_stream_do_not_join(gate: Any) -> None:
-    issued = _upload()
-    first = ndd.flip(_decode_images(), horizontal=1)
-    with ndd.EvalContext(cuda_stream=_streams()[0]):
+    issued = upload_array()
+    first = ndd.flip(decode_images(), horizontal=1)
+    with ndd.EvalContext(cuda_stream=list_streams()[0]):
         second = ndd.flip(issued, horizontal=1)
     assert type(second.pending) is cuda_work.StreamWork
     gate(False)
     first.evaluate()
 
 
-def test_reading_waits_for_the_launch() -> None:
-    value = ndd.flip(_decode_images(), horizontal=1)
+def test_reading_waits_for_the_launch(gate: Any) -> None:
+    value = ndd.flip(decode_images(), horizontal=1)
+    work = _work(value)
+    opening = threading.Timer(0.05, gate, [False])
+    opening.start()
     value.torch()
-    assert _work(value).has_ended()
+    assert work.has_ended()
+    opening.join()
 
 
 def test_error_has_the_line_of_its_call_and_passes_on() -> None:
-    images = ndd.decoders.image(_read_damaged_files(), device="gpu")  # the line of the error
+    images = ndd.decoders.image(read_damaged_files(), device="gpu")  # the line of the error
     flipped = ndd.flip(images, horizontal=1)
     resized = ndd.resize(flipped, size=[8, 8])
-    later = ndd.flip(_decode_images(), horizontal=1)
+    later = ndd.flip(decode_images(), horizontal=1)
     for value in (resized, flipped, images):
         with pytest.raises(RuntimeError, match=r"(?s)sample 2.*# the line of the error"):
             value.torch()
@@ -239,55 +118,480 @@ def test_error_has_the_line_of_its_call_and_passes_on() -> None:
 @pytest.mark.parametrize("mode", [ndd.EvalMode.sync_cpu, ndd.EvalMode.sync_full])
 def test_synchronous_mode_waits(mode: Any) -> None:
     with mode:
-        value = ndd.flip(_decode_images(), horizontal=1)
+        value = ndd.flip(decode_images(), horizontal=1)
     assert type(value.pending) is cuda_work.StreamWork
 
 
 def test_deferred_mode_runs_ahead(gate: Any) -> None:
     with ndd.EvalMode.deferred:
-        value = ndd.flip(_decode_images(), horizontal=1)
+        value = ndd.flip(decode_images(), horizontal=1)
     assert not _work(value).has_ended()
     gate(False)
     value.evaluate()
 
 
 def test_launch_on_the_stream_of_the_program_is_not_queued() -> None:
-    stream = _streams()[1]
+    stream = list_streams()[1]
     with ndd.EvalContext(cuda_stream=stream), torch.cuda.stream(stream.torch):
-        value = ndd.flip(_decode_images(), horizontal=1)
+        value = ndd.flip(decode_images(), horizontal=1)
         assert type(value.pending) is cuda_work.StreamWork
         value.evaluate()
 
 
 def test_launch_does_not_wait_behind_a_python_function() -> None:
     """The function may launch on the same stream and wait for that: a launch queued behind the function would never be made."""
-    stream = _streams()[2]
+    stream = list_streams()[2]
 
     def launch_too(sample: Any) -> Any:
         with ndd.EvalContext(cuda_stream=stream):
-            ndd.flip(_decode_images(), horizontal=1).torch()
+            ndd.flip(decode_images(), horizontal=1).torch()
         return np.int32(1)
 
     with ndd.EvalContext(cuda_stream=stream):
         flag = ndd.python_function(launch_too, ndd.batch([np.int32(k) for k in range(SAMPLES)]))
-        value = ndd.flip(_decode_images(), horizontal=flag)
+        value = ndd.flip(decode_images(), horizontal=flag)
         assert value.torch().shape == (SAMPLES, HEIGHT, WIDTH, 3)
 
 
 def test_dropped_results_leave_nothing_behind() -> None:
-    with ndd.EvalContext(cuda_stream=_streams()[3]):
+    with ndd.EvalContext(cuda_stream=list_streams()[3]):
         for _ in range(20):
-            ndd.flip(_decode_images(), horizontal=1)
-        last = ndd.flip(_decode_images(), horizontal=1)
+            ndd.flip(decode_images(), horizontal=1)
+        last = ndd.flip(decode_images(), horizontal=1)
         last.torch().cpu()
         before = torch.cuda.memory_allocated()
         for _ in range(50):
-            last = ndd.flip(_decode_images(), horizontal=1)
+            last = ndd.flip(decode_images(), horizontal=1)
         last.torch().cpu()
     gc.collect()
-    ndd.flip(_upload(), horizontal=1).evaluate()
+    ndd.flip(upload_array(), horizontal=1).evaluate()
     assert torch.cuda.memory_allocated() <= before + 8 * last.buffer.nbytes
     assert all(queue.is_empty() for queue in cuda_work._queues.values())
+
+
+# --- CUDA graphs ---
+
+
+def test_graph_is_ordered_after_what_was_queued_before(gate: Any) -> None:
+    """A result that is queued is waited for when the graph reads it; replays read its memory."""
+    expected = flip_on_cpu()
+    images = decode_images()
+    opener = threading.Timer(0.2, lambda: gate(False))
+    opener.start()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        flipped = ndd.flip(images, horizontal=1)
+    opener.join()
+    for _ in range(3):
+        graph.replay()
+        assert torch.equal(flipped.torch().cpu(), expected)
+    resized = ndd.resize(flipped, size=[8, 8])  # outside
+    with ndd.EvalMode.sync_cpu:
+        assert torch.equal(resized.torch().cpu(), ndd.resize(ndd.flip(decode_on_cpu(), horizontal=1), size=[8, 8]).torch())
+
+
+def test_replays_read_what_the_program_has_written() -> None:
+    static = torch.empty((SAMPLES, HEIGHT, WIDTH, 3), dtype=torch.uint8, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        flipped = ndd.flip(ndd.as_batch(static, layout="HWC"), horizontal=1)
+    for values in draw_arrays():
+        pinned = torch.from_numpy(values).pin_memory()
+        static.copy_(pinned, non_blocking=True)
+        graph.replay()
+        assert torch.equal(flipped.torch().cpu(), pinned.flip(2))
+
+
+def test_graph_cannot_decode() -> None:
+    issued = upload_array()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        ndd.flip(issued, horizontal=1)
+        with pytest.raises(RuntimeError, match="images and videos cannot be decoded within a CUDA graph"):
+            decode_images()
+    assert torch.equal(ndd.flip(decode_images(), horizontal=1).torch().cpu(), flip_on_cpu())  # the library goes on
+
+
+def test_graph_is_captured_while_other_threads_run_ahead() -> None:
+    """Their calls must not invalidate the capture: CUDA forbids waits, queries and allocations meanwhile."""
+    end = threading.Event()
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while not end.is_set():
+                with ndd.EvalContext():
+                    assert torch.equal(ndd.flip(decode_images(), horizontal=1).torch().cpu(), flip_on_cpu())
+                    assert torch.equal(compute_pending(8).gpu().torch().cpu(), compute_expected(8))
+        except BaseException as error:
+            errors.append(error)
+
+    images = upload_array()
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(10):
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                flipped = ndd.flip(images, horizontal=1)
+                time.sleep(0.01)
+            graph.replay()
+            assert torch.equal(flipped.torch().cpu(), torch.from_numpy(draw_arrays()[0]).flip(2))
+    finally:
+        end.set()
+        thread.join()
+    assert errors == []
+
+
+def test_contexts_never_have_the_stream_of_a_capture() -> None:
+    def create_contexts() -> set[int]:
+        contexts = [ndd.EvalContext(device_id=0) for _ in range(70)]  # more than torch's pool and the library's have streams
+        return {context.cuda_stream.handle for context in contexts if context.cuda_stream is not None}
+
+    def find_handles(graph_stream: torch.cuda.Stream | None) -> tuple[int, set[int]]:
+        found: list[set[int]] = []
+        thread = threading.Thread(target=lambda: found.append(create_contexts()))
+        with torch.cuda.graph(torch.cuda.CUDAGraph(), stream=graph_stream, capture_error_mode="thread_local"):
+            ndd.flip(images, horizontal=1)  # torch warns of an empty graph
+            captured = torch.cuda.current_stream().cuda_stream
+            thread.start()
+            thread.join()
+        assert len(found[0]) > 1
+        return captured, found[0]
+
+    images, earlier = upload_array(), create_contexts()
+    for stream in (None, *[torch.cuda.Stream() for _ in range(32)]):
+        captured, handles = find_handles(stream)
+        assert captured not in earlier | handles
+    # The program may capture on the stream of a context. That joins no other context.
+    captured, handles = find_handles(ndd.stream().torch)
+    assert captured in earlier
+    assert captured not in handles
+
+
+# --- Several devices ---
+
+
+def test_each_device_has_its_queues(gate: Any) -> None:
+    """Streams and events of two devices are not mixed, which CUDA forbids, and neither waits for the other."""
+    expected = flip_on_cpu()
+    issued = [ndd.batch(list(draw_arrays()[0]), layout="HWC").gpu(device).evaluate() for device in (0, 1)]
+    values = [ndd.flip(ndd.decoders.image(encode_files()[0], device=f"gpu:{device}"), horizontal=1) for device in (0, 1)]
+    assert [value.device.device_id for value in values] == [0, 1]
+    assert not any(_work(value).has_ended() for value in values)
+    second = ndd.flip(issued[1], horizontal=1)  # behind those of its device
+    assert not _work(second).has_ended()
+    gate(False)
+    for value in values:
+        assert torch.equal(value.torch().cpu(), expected)
+    assert torch.equal(second.torch().cpu(), torch.from_numpy(draw_arrays()[0]).flip(2))
+
+
+def test_pending_values_are_uploaded_to_each_device() -> None:
+    value = compute_pending(256)
+    copies = [ndd.flip(value.gpu(device), horizontal=1) for device in (1, 0, 1)]
+    assert [copy.device.device_id for copy in copies] == [1, 0, 1]
+    for copy in copies:
+        assert torch.equal(copy.torch().cpu().flip(2), compute_expected(256))
+
+
+# --- Interruptions ---
+
+
+def test_interrupted_wait_loses_nothing(gate: Any) -> None:
+    value = ndd.flip(decode_images(), horizontal=1)
+    copy = compute_pending(8).gpu()
+    interrupt = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+
+    def wait() -> None:
+        interrupt.start()  # here: on a busy machine it may take until the next line
+        value.torch()
+
+    with pytest.raises(KeyboardInterrupt):
+        wait()
+    interrupt.join()
+    gate(False)
+    later = ndd.flip(value, horizontal=1)
+    assert torch.equal(value.torch().cpu(), flip_on_cpu())
+    assert torch.equal(later.torch().cpu(), flip_on_cpu().flip(2))
+    assert torch.equal(copy.torch().cpu(), compute_expected(8))
+
+
+def test_call_may_be_interrupted_anywhere(busy: Any) -> None:
+    """Ctrl-C at each line of a call that queues a launch and of one that queues an upload: later calls work, and the queues become empty."""
+    busy(True)
+    stream, images = list_streams()[0], decode_images()
+
+    def call() -> None:
+        ndd.flip(images, horizontal=1)
+        decode_on_cpu().gpu()
+
+    def interrupt_at(count: int) -> bool:
+        left = count
+
+        def trace(frame: Any, event: str, argument: Any) -> Any:
+            nonlocal left
+            if frame.f_code.co_filename not in (cuda_work.__file__, upload.__file__):
+                return None
+            # Signals are not handled between the body of a `with` statement and its end, nor at a `try:`. CPython 3.11 has no handler for what is
+            # raised at a `try:` within a `with`: the lock of the block would stay locked, and other threads wait for it forever.
+            if event == "line" and not linecache.getline(frame.f_code.co_filename, frame.f_lineno).strip().startswith(("with ", "try:")):
+                left -= 1
+                if left == 0:
+                    raise KeyboardInterrupt
+            return trace
+
+        sys.settrace(trace)
+        try:
+            call()
+        except KeyboardInterrupt:
+            return True
+        finally:
+            sys.settrace(None)
+        return False
+
+    with ndd.EvalContext(cuda_stream=stream):
+        call()
+        interrupted = 0
+        while interrupt_at(interrupted + 1):
+            interrupted += 1
+            # As torch's context managers, ours leave their stream current if they are interrupted before they end.
+            torch.cuda.set_stream(torch.cuda.default_stream())
+        assert interrupted > 30
+        busy(False)
+        assert torch.equal(ndd.flip(images, horizontal=1).torch().cpu(), flip_on_cpu())
+        assert torch.equal(compute_pending(8).gpu().torch().cpu(), compute_expected(8))
+    assert all(queue.is_empty() for queue in cuda_work._queues.values())
+
+
+# Programs that end, or fork, while launches are queued, and their exit codes.
+_PROGRAMS = {
+    "values that are kept": (
+        0,
+        """
+        values = [ndd.flip(ndd.decoders.image(encode_files()[k % 4], device="gpu"), horizontal=1) for k in range(40)]
+        values += [compute_pending(256).gpu() for _ in range(10)]
+        """,
+    ),
+    "dropped values": (
+        0,
+        """
+        for k in range(40):
+            ndd.flip(ndd.decoders.image(encode_files()[k % 4], device="gpu"), horizontal=1)
+            compute_pending(256).gpu()
+        """,
+    ),
+    "an error": (
+        3,
+        """
+        values = [ndd.flip(decode_images(), horizontal=1) for _ in range(20)]
+        raise SystemExit(3)
+        """,
+    ),
+    # The parent issues everything before the fork. The child computes on the CPU, and the parent goes on.
+    "fork": (
+        0,
+        """
+        values = [ndd.flip(decode_images(), horizontal=1) for _ in range(20)]
+        copies = [compute_pending(256).gpu() for _ in range(5)]
+        child = os.fork()
+        if child == 0:
+            with ndd.EvalMode.sync_cpu:
+                os._exit(not torch.equal(ndd.flip(decode_on_cpu(), horizontal=1).torch(), flip_on_cpu()))
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        values.append(ndd.flip(decode_images(), horizontal=1))
+        assert all(torch.equal(value.torch().cpu(), flip_on_cpu()) for value in values)
+        assert all(torch.equal(copy.torch().cpu(), compute_expected(256)) for copy in copies)
+        """,
+    ),
+}
+
+
+def _run_programs() -> None:
+    """Run each program in a fork of this process, in which CUDA has not been used, and print its exit code."""
+    for name, (_, text) in _PROGRAMS.items():
+        child = os.fork()
+        if child == 0:
+            exec(textwrap.dedent(text), globals())
+            return  # the interpreter ends as after any program
+        print(f"{name}: {os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}", flush=True)
+
+
+def test_programs_end_and_fork_with_launches_queued() -> None:
+    folders = [str(Path(__file__).parent), str(Path(_late_values.__file__).parent)]
+    command = f"import sys; sys.path[:0] = {folders!r}; import running_ahead; running_ahead._run_programs()"
+    result = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, timeout=180, check=False)
+    assert result.stderr == ""
+    assert result.stdout == "".join(f"{name}: {code}\n" for name, (code, _) in _PROGRAMS.items())
+
+
+# --- Streams of the program ---
+
+
+@pytest.mark.parametrize("used_later", [False, True])
+def test_stream_of_the_program_reads_before_memory_is_reused(used_later: bool) -> None:
+    """torch's allocator knows of every stream that has waited for a result: nothing overwrites the result before that stream has read it."""
+    stream = torch.cuda.Stream()
+    expected = flip_on_cpu()
+    results = []
+    for _ in range(10):
+        value = ndd.flip(decode_images(), horizontal=1)
+        result = torch.empty(expected.shape, dtype=torch.uint8, pin_memory=True)
+        with torch.cuda.stream(stream):
+            values = value.torch()
+            if used_later:
+                torch.cuda.current_stream().wait_event(_late_event())
+            result.copy_(values, non_blocking=True)
+        del value, values
+        for _ in range(3):
+            ndd.flip(ndd.batch(list(draw_arrays()[1]), layout="HWC").gpu(), horizontal=1)  # in the same memory, if it is free
+        results.append(result)
+    stream.synchronize()
+    assert all(torch.equal(result, expected) for result in results)
+
+
+def _late_event() -> torch.cuda.Event:
+    """Return an event after much work of another stream."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        memory = torch.empty(8, dtype=torch.uint8, device="cuda")
+        for _ in range(20):
+            memory.copy_(torch.zeros(8, dtype=torch.uint8).pin_memory(), non_blocking=True)
+    return cuda_work.record_event(stream)
+
+
+def test_operators_wait_for_what_a_stream_of_the_program_writes(gate: Any) -> None:
+    stream = torch.cuda.Stream()
+    pixels = torch.from_numpy(draw_arrays()[2]).pin_memory()
+    queued = ndd.flip(decode_images(), horizontal=1)
+    with torch.cuda.stream(stream):
+        values = torch.empty(pixels.shape, dtype=torch.uint8, device="cuda")
+        torch.cuda.current_stream().wait_event(_late_event())
+        values.copy_(pixels, non_blocking=True)
+        opener = threading.Timer(0.2, lambda: gate(False))
+        opener.start()
+        mixed = ndd.as_batch(values, layout="HWC") ^ queued  # memory of the program: waits, and the program may then overwrite it
+        values.zero_()
+    opener.join()
+    assert torch.equal(mixed.torch().cpu(), pixels ^ flip_on_cpu())
+
+
+# --- Uploads of what the CPU still computes ---
+
+
+@pytest.fixture
+def busy() -> Iterator[Callable[[bool], None]]:
+    """A function that keeps the only thread of the CPU stream at work, so that what is submitted stays pending, or lets it go on."""
+    before = ndd.get_num_threads()
+    ndd.set_num_threads(1)
+    close_gate = ctypes.CDLL(str(native.PATH)).ndd_late_close_gate
+    held: list[Any] = []
+
+    def keep(at_work: bool) -> None:
+        close_gate(int(at_work))
+        if at_work:
+            held.append(decode_images())  # which the thread begins first
+
+    yield keep
+    close_gate(0)
+    for value in held:
+        value.evaluate()
+    ndd.set_num_threads(before)
+
+
+@pytest.mark.parametrize("size", [8, 256])
+def test_upload_of_pending_values_returns_immediately(busy: Any, size: int) -> None:
+    expected = compute_expected(size)
+    for _ in range(3):  # from pinned memory in the end
+        busy(True)
+        value = compute_pending(size)
+        copy = value.gpu()
+        used = ndd.flip(copy, horizontal=1)
+        assert not _work(copy).has_ended()
+        assert not _work(used).has_ended()
+        del value, copy
+        busy(False)
+        assert torch.equal(used.torch().cpu().flip(2), expected)
+
+
+def test_launches_do_not_wait_behind_an_upload_that_they_do_not_read(busy: Any) -> None:
+    busy(True)
+    copy = compute_pending(8).gpu()
+    issued = ndd.flip(upload_array(), horizontal=1)
+    assert type(issued.pending) is cuda_work.StreamWork
+    assert not _work(copy).has_ended()
+
+
+@pytest.mark.parametrize("size", [8, 256])
+def test_values_may_be_changed_after_their_upload(size: int) -> None:
+    """The program gets the memory that the queued upload reads: it waits for the upload then."""
+    expected = compute_expected(size)
+    for _ in range(4):
+        value = compute_pending(size)
+        copy = value.gpu()
+        np.asarray(value.torch())[:] = 7
+        assert torch.equal(copy.torch().cpu(), expected)
+
+
+def test_error_of_pending_values_is_that_of_their_upload() -> None:
+    images = ndd.decoders.image(read_damaged_files(), device="cpu")  # the line of the damage
+    copy = images.gpu()
+    with pytest.raises(RuntimeError, match=r"(?s)sample 2.*# the line of the damage"):
+        copy.torch()
+    assert torch.equal(compute_pending(8).gpu().torch().cpu(), compute_expected(8))  # what follows on the stream is not affected
+
+
+@pytest.mark.parametrize("mode", [ndd.EvalMode.sync_cpu, ndd.EvalMode.sync_full])
+def test_upload_waits_in_synchronous_modes(mode: Any) -> None:
+    value = compute_pending(8)
+    with mode:
+        assert type(value.gpu().pending) is cuda_work.StreamWork
+
+
+def test_upload_waits_for_python_functions() -> None:
+    """Such a function may wait for a launch, which could be queued behind the upload."""
+    flags = ndd.python_function(lambda sample: sample + 1, ndd.batch([np.int32(k) for k in range(SAMPLES)]))
+    copy = flags.gpu()
+    assert type(copy.pending) is cuda_work.StreamWork
+    assert copy.torch().cpu().tolist() == [1, 2, 3]
+
+
+def test_dropped_uploads_leave_nothing_behind() -> None:
+    last = compute_pending(256).gpu()
+    last.torch().cpu()
+    before = torch.cuda.memory_allocated()
+    for _ in range(30):
+        last = compute_pending(256).gpu()
+    last.torch().cpu()
+    gc.collect()
+    compute_pending(8).gpu().torch()
+    assert torch.cuda.memory_allocated() <= before + 8 * last.buffer.nbytes
+    for _ in range(60):
+        compute_pending(256).gpu().torch().cpu()
+    assert len(upload._reads) <= 20
+
+
+def test_host_waits_for_nothing_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files, CPU operators, an upload and GPU operators: nothing waits until the result is read."""
+    waits: list[str] = []
+
+    def count(self: Any, *, original: Any = Pending._end) -> None:
+        if not native.done(self._handle):
+            waits.append("host")
+        original(self)
+
+    monkeypatch.setattr(Pending, "_end", count)
+    synchronize = torch.cuda.Event.synchronize
+    monkeypatch.setattr(torch.cuda.Event, "synchronize", lambda event: (waits.append("event"), synchronize(event))[1])
+    results = []
+    for _ in range(20):
+        images = ndd.decoders.image(encode_files()[0], device="cpu")
+        labels = ndd.cast(ndd.reductions.sum(images), dtype=ndd.int64).gpu()
+        images = ndd.resize(images, size=[256, 256]).gpu()
+        results.append((ndd.crop_mirror_normalize(images, mean=[1.0] * 3, std=[2.0] * 3, output_layout="CHW"), labels))
+    assert waits == []
+    first = results[0][0].torch().cpu()
+    assert all(torch.equal(images.torch().cpu(), first) for images, _ in results)
 
 
 def test_loader_has_its_batches_in_flight(gate: Any) -> None:
@@ -295,8 +599,8 @@ def test_loader_has_its_batches_in_flight(gate: Any) -> None:
     prepared: list[Any] = []
 
     def prepare(files: Any) -> Any:
-        value = ndd.crop_mirror_normalize(ndd.resize(_decode_images(), size=[8, 8]), mean=[1.0] * 3, std=[2.0] * 3, output_layout="CHW")
-        prepared.append(_work(value))
+        value = ndd.crop_mirror_normalize(ndd.resize(decode_images(), size=[8, 8]), mean=[1.0] * 3, std=[2.0] * 3, output_layout="CHW")
+        prepared.append(value.pending)
         return value
 
     loader = ndd.DataLoader([(np.zeros(1, np.uint8),)] * 24, batch_size=3, fn=prepare, prefetch=3)
@@ -306,7 +610,8 @@ def test_loader_has_its_batches_in_flight(gate: Any) -> None:
     end = time.monotonic() + 20
     while len(prepared) < 3 and time.monotonic() < end:
         time.sleep(0.001)
-    in_flight = [not work.has_ended() for work in prepared]
+    # Later ones, after the gate is opened, may be decoded before they are resized.
+    in_flight = [isinstance(work, cuda_work.QueuedWork) and not work.host.has_ended() for work in prepared]
     gate(False)
     reader.join()
     assert len(in_flight) >= 3

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slices, layers and reductions of sizes around those of a tile, at every alignment: the CPU kernel against the emulated CUDA kernel, bit by bit.
+"""Kernels in tiles, of sizes around those of a tile and at every alignment: the CPU kernel against the emulated CUDA kernel, bit by bit.
 
 `make emulated-cuda` runs this with emulated_plugin. The cases of the operators are smaller than a tile.
 """
@@ -11,6 +11,7 @@ from typing import Any
 import emulated_plugin
 import numpy as np
 import pytest
+import torch
 
 import torch_ndd as ndd
 from torch_ndd import EvalMode
@@ -108,3 +109,158 @@ def test_reductions_of_any_alignment(seed: int) -> None:
     for axes in ([0, 1], [2], [1], [0], [0, 1, 2], [0, 2], [1, 2]):
         for name in rng.sample(["mean", "sum", "max", "min", "mean_square", "rms"], 3):
             assert_same(lambda name=name, axes=axes: getattr(ndd.reductions, name)(x, axes=axes), relative)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_resizes_by_torchs_rule_of_any_alignment(seed: int) -> None:
+    rng = random.Random(seed)
+    x = images(rng, "uint8", rng.choice([1, 3, 3, 4]), (rng.randint(21, 130), rng.randint(21, 130)))
+    kernel = rng.choice([ndd.types.INTERP_LINEAR, ndd.types.INTERP_CUBIC])
+    size = [rng.randint(5, 70), rng.randint(5, 90)]
+    for rule in ("torch", "pillow"):
+        for antialias in (True, False):
+            assert_same(lambda rule=rule, antialias=antialias: ndd.resize(x, size=size, rule=rule, interp_type=kernel, antialias=antialias))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_normalization_in_a_resize_equals_that_behind_it(seed: int) -> None:
+    rng = random.Random(seed)
+    channels = rng.choice([1, 3, 3, 4, 5])
+    x = images(rng, rng.choice(["uint8", "uint8", "float32"]), channels, (rng.randint(21, 90), rng.randint(21, 90)))
+    if seed % 3 == 0:
+        x = ndd.transpose(x, perm=[2, 0, 1])
+    mirror = ndd.batch([np.int32(rng.randint(0, 1)) for _ in range(x.batch_size)])
+    resize: dict[str, Any] = {"resize_shorter": rng.randint(30, 60), "crop": [rng.randint(5, 40), rng.randint(5, 50)], "mirror": mirror}
+    resize |= {"rule": rng.choice(["dali", "dali", "torch"]), "antialias": rng.random() < 0.5}
+    constants: dict[str, Any] = {"mean": [3.0 + c for c in range(channels)], "std": [2.0 + c for c in range(channels)]}
+    for layout in (None, x.layout):
+        for dtype in (ndd.float32, rng.choice([ndd.float16, ndd.bfloat16, ndd.uint8])):
+            with EvalMode.sync_cpu:
+                fused = ndd.resize_crop_mirror(x, **resize, **constants, output_layout=layout, dtype=dtype)
+                two = ndd.crop_mirror_normalize(ndd.resize_crop_mirror(x, **resize), **constants, output_layout=layout, dtype=dtype)
+                assert fused.layout == two.layout
+                assert torch.equal(fused.torch(), two.torch())
+
+
+def test_random_resized_crop_with_a_normalization_is_one_launch() -> None:
+    x = ndd.batch([np.random.default_rng(k).integers(0, 255, (40 + k, 50, 3)).astype(np.uint8) for k in range(3)], layout="HWC")
+    for rule in ("dali", "torch"):
+        before = emulated_plugin.count_launches()
+        ndd.random_resized_crop(x, size=[20, 30], mirror=1, mean=[1, 2, 3], std=2, rule=rule, dtype=ndd.float16).evaluate()
+        assert emulated_plugin.count_launches() == before + len(emulated_plugin.ORDERS)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_mixup_of_any_alignment(seed: int) -> None:
+    rng = random.Random(seed)
+    shape = (rng.randint(20, 70), rng.randint(20, 90), rng.choice([1, 3]))
+    kind = rng.choice(["uint8", "float32"])
+    x = ndd.batch([np.random.default_rng(k).integers(0, 255, shape).astype(kind) for k in range(3)], layout="HWC")
+    for dtype in (ndd.float32, ndd.uint8) if kind == "uint8" else (ndd.float32,):
+        before = emulated_plugin.operators_run.get("blend_batch", 0)
+        assert_same(lambda dtype=dtype: ndd.augment.mixup(x, dtype=dtype, rng=ndd.random.RNG(seed)))
+        assert emulated_plugin.operators_run["blend_batch"] == before + 1
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "options", [{}, {"time_warp": 20}, {"p": 0.5, "time_warp": 10, "freq_masks": (5, 9), "time_masks": (3, 20)}, {"time_masks": (0, 0)}]
+)
+def test_spec_augment_of_frames_around_a_tile(dtype: torch.dtype, options: dict[str, Any]) -> None:
+    shapes = [(130, 20), (33, 20), (32, 7), (0, 4), (70, 1), (2, 0), (1, 3)]
+    features = ndd.batch([torch.from_numpy(np.random.default_rng(k).normal(size=shape)).to(dtype) for k, shape in enumerate(shapes)])
+    before = emulated_plugin.operators_run.get("spec_augment", 0)
+    assert_same(lambda: ndd.augment.spec_augment(features, rng=ndd.random.RNG(3), **options), relative=2e-6)
+    assert emulated_plugin.operators_run["spec_augment"] == before + 1
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_windows_of_bytes_of_any_alignment(seed: int) -> None:
+    rng = random.Random(seed)
+    channels = [1, 3, 4, 5][seed % 4]
+    # Around the sizes from which on a row, or an image, has one tile more.
+    widths = (1, 2, 7, 480 // channels + rng.randint(-4, 4), rng.randint(8, 700 // channels))
+
+    def draw(width: int) -> np.ndarray:
+        shape = (rng.choice([0, 1, 2, 5, 31, 32, 33, 70]), width, channels)
+        return np.random.default_rng(rng.randint(0, 1 << 30)).integers(0, 256, shape).astype("uint8")
+
+    x = ndd.batch([draw(rng.choice(widths)) for _ in range(3)] if seed % 3 else [draw(widths[seed % 5])] * 2, layout="HWC")
+    for size in (3, 5):
+        assert_same(lambda size=size: ndd.experimental.median_blur(x, window_size=[size, size]))
+    for size in (3, 5, 7):
+        border = rng.choice(["reflect_101", "reflect", "replicate", "wrap", "constant"])
+        arguments = {"mask_size": [size, size], "border_mode": border, "anchor": [rng.randint(0, size - 1), rng.randint(0, size - 1)]}
+        for morphology in (ndd.experimental.dilate, ndd.experimental.erode):
+            assert_same(lambda morphology=morphology, arguments=arguments: morphology(x, **arguments))
+    y = x - 128 if seed % 2 else x > 100  # signed bytes, and bools
+    y = ndd.cast(y, dtype=ndd.int8) if seed % 2 else y
+    assert_same(lambda: ndd.experimental.median_blur(y, window_size=[3, 3]))
+    assert_same(lambda: ndd.experimental.erode(y, mask_size=[3, 3]))
+    assert_same(lambda: ndd.experimental.dilate(y, mask_size=[5, 5]))
+    weights = np.random.default_rng(seed).integers(-3, 4, (3, 3)).astype(rng.choice(["float32", "int8"])) / rng.choice([1, 4])
+    anchor = [rng.randint(0, 2), rng.randint(0, 2)]
+    for border in ("reflect_101", "reflect_1001", "clamp", "wrap"):
+        assert_same(lambda border=border: ndd.filter(x, weights, border=border, anchor=anchor))
+    if all(min(sample.shape[:2]) >= 3 for sample in x):
+        assert_same(lambda: ndd.filter(x, weights, mode="valid"))
+    assert_same(lambda: ndd.laplacian(x))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_mosaics_of_any_size(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def draw() -> np.ndarray:
+        shape = (2 * rng.choice([1, 2, 8, rng.randint(4, 40)]), rng.choice([2, 4, 6, 14, 478, 480, 482, 2 * rng.randint(4, 400)]))
+        return np.random.default_rng(rng.randint(0, 1 << 30)).integers(0, 256, shape).astype("uint8")
+
+    x = ndd.batch([draw() for _ in range(3)], layout="HW")
+    positions = ndd.batch([np.array([rng.randint(0, 1), rng.randint(0, 1)]) for _ in range(3)])
+    for algorithm in ("vng_ocv", "bilinear_ocv", "edgeaware_ocv"):
+        assert_same(lambda algorithm=algorithm: ndd.debayer(x, blue_position=positions, algorithm=algorithm))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_clahe_of_any_size(seed: int) -> None:
+    rng = random.Random(seed)
+    channels = rng.choice([1, 1, 3])
+
+    def draw() -> np.ndarray:
+        shape = rng.choice([(64, 64), (rng.randint(1, 90), rng.randint(1, 200)), (40, 1100)])
+        return np.random.default_rng(rng.randint(0, 1 << 30)).integers(0, rng.choice([3, 256]), (*shape, channels)).astype("uint8")
+
+    x = ndd.batch([draw() for _ in range(2)], layout="HWC")
+    tiles = {"tiles_x": rng.randint(1, 9), "tiles_y": rng.randint(1, 9), "clip_limit": rng.choice([0.0, 2.0])}
+    for luma_only in (True, False):
+        assert_same(lambda luma_only=luma_only: ndd.clahe(x, luma_only=luma_only, **tiles))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_shot_noise_of_any_length(seed: int) -> None:
+    rng = random.Random(seed)
+    lengths = [rng.choice([1, 15, 16, 17, 4096, rng.randint(1, 9000)]) for _ in range(4)]
+    x = ndd.batch([np.random.default_rng(n).integers(0, 256, (n, 1, 1)).astype("uint8") for n in lengths], layout="HWC")
+    # From all levels in the table of probabilities to nearly none.
+    factors = ndd.batch([np.float32(rng.choice([0.0, 0.01, 1.0, 7.97, 20.0, 20.0, 1e30])) for _ in lengths])
+    words = rng.randint(0, 1 << 30)
+    assert_same(lambda: ndd.noise.shot(x, factor=factors, rng=ndd.random.RNG(words)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nonsilent_regions_of_windows_of_any_length(seed: int) -> None:
+    rng = random.Random(seed)
+
+    def draw() -> np.ndarray:
+        count = rng.choice([0, 1, 255, 256, 257, rng.randint(1, 6000)])
+        signal = np.random.default_rng(rng.randint(0, 1 << 30)).integers(-1000, 1000, count)
+        signal[: rng.randint(0, count)] = 0
+        signal[rng.randint(0, count) :] //= 500
+        return signal.astype("int16")
+
+    x = ndd.batch([draw() for _ in range(4)])
+    for window in (1, 31, 256, rng.randint(1, 3000)):
+        for reference in (0.0, 1000.0):
+            arguments = {"window_length": window, "reference_power": reference, "cutoff_db": rng.choice([-60.0, -6.0, 0.0])}
+            for k in (0, 1):
+                assert_same(lambda k=k, arguments=arguments: ndd.nonsilent_region(x, **arguments)[k])

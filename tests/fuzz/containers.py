@@ -21,7 +21,7 @@ NUMBERS = (0, 1, 2, 7, 8, 127, 128, 255, 256, 512, 4096, 65535, 2**31 - 1, 2**31
 PAGE = 4096
 
 
-def scattered(data: bytearray, draw: random.Random, places: list[int]) -> None:
+def scatter(data: bytearray, draw: random.Random, places: list[int]) -> None:
     """Change numbers of 2, 4 or 8 bytes at relevant places."""
     for _ in range(draw.randrange(1, 4)):
         kind = draw.choice(("<H", "<I", "<Q"))
@@ -43,7 +43,7 @@ def lmdb_pages(data: bytes, draw: random.Random) -> bytes:
             for at in range(page + 16, page + lower, 2):
                 node = struct.unpack_from("<H", data, at)[0]
                 place += [page + node, page + node + 2, page + node + 4, page + node + 6, page + node + 16]
-    scattered(result, draw, [at for at in place if at < len(data)])
+    scatter(result, draw, [at for at in place if at < len(data)])
     if draw.random() < 0.2:
         value, other = (draw.randrange(len(data) // PAGE) * PAGE for _ in range(2))
         result[value : value + PAGE] = data[other : other + PAGE]
@@ -54,7 +54,7 @@ def lmdb_pages(data: bytes, draw: random.Random) -> bytes:
 
 def tfrecord_lengths(data: bytes, draw: random.Random) -> bytes:
     """Change lengths, with valid checksums."""
-    from readers._files import masked
+    from readers._files import mask_checksum
 
     result, at, places = bytearray(data), 0, []
     while at < len(data):
@@ -62,7 +62,7 @@ def tfrecord_lengths(data: bytes, draw: random.Random) -> bytes:
         at += 16 + struct.unpack_from("<Q", data, at)[0]
     at = draw.choice(places)
     length = struct.pack("<Q", draw.choice((*NUMBERS, len(data), len(data) - at - 16)))
-    result[at : at + 12] = length + (bytes(4) if draw.random() < 0.3 else masked(length))
+    result[at : at + 12] = length + (bytes(4) if draw.random() < 0.3 else mask_checksum(length))
     if draw.random() < 0.5:
         place = draw.randrange(at + 12, len(result))
         result[place] = draw.randrange(256)
@@ -244,7 +244,7 @@ def _container(kind: str, folder: Path) -> Container:
 
 def make(kind: str, way: str, seed: int, folder: Path) -> Attack:
     """Return the attack on one kind of container: its file, or its index."""
-    from _mutations import mutated
+    from _mutations import mutate
 
     value = _container(kind, folder)
     path, index = folder / "a.bin", folder / "a.idx"
@@ -265,9 +265,9 @@ def make(kind: str, way: str, seed: int, folder: Path) -> Attack:
     def attack(number: int) -> bytes:
         draw = random.Random(f"{seed} {kind} {way} {number}")
         content, indexed = value.content, value.index if value.index and draw.random() < 0.5 else None
-        damage = value.headers if way == "headers" and value.headers else lambda data, draw: mutated(data, number % 6, draw)
+        damage = value.headers if way == "headers" and value.headers else lambda data, draw: mutate(data, number % 6, draw)
         if indexed is not None and draw.random() < 0.5:
-            indexed = index_numbers(indexed, draw) if way == "headers" else mutated(indexed, number % 6, draw)
+            indexed = index_numbers(indexed, draw) if way == "headers" else mutate(indexed, number % 6, draw)
         else:
             content = damage(content, draw)
         read(content, indexed, draw.choice(("raise", "skip", "replace")))

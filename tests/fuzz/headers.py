@@ -169,7 +169,7 @@ def tiff(file: bytes, draw: random.Random) -> bytes:
     entry, first = struct.calcsize(order + form), start + struct.calcsize(order + many)
     entries = [list(struct.unpack_from(order + form, file, first + i * entry)) for i in range(count)]
 
-    def changed(item: list) -> list:
+    def change(item: list) -> list:
         tag, kind, number, value = item
         which = draw.randrange(4)
         wide = len(value)
@@ -186,9 +186,9 @@ def tiff(file: bytes, draw: random.Random) -> bytes:
     for _ in range(draw.choice((1, 1, 2, 3))):
         kind, i = draw.randrange(7), draw.randrange(len(entries))
         if kind in (0, 1):
-            entries.insert(draw.choice((i, i + 1, 0, len(entries))), changed(entries[i]))
+            entries.insert(draw.choice((i, i + 1, 0, len(entries))), change(entries[i]))
         elif kind in (2, 3):
-            entries[i] = changed(entries[i])
+            entries[i] = change(entries[i])
         elif kind == 4 and len(entries) > 1:
             del entries[i]
         elif kind == 5:
@@ -354,8 +354,8 @@ def gif(file: bytes, draw: random.Random) -> bytes:
     return bytes(data)
 
 
-def avif(file: bytes, draw: random.Random) -> bytes:
-    """Sizes and types of boxes; the size, rotation, clean aperture and associations of the primary item; sizes in the AV1 header."""
+def heif(file: bytes, draw: random.Random) -> bytes:
+    """Sizes and types of boxes; the size, rotation, clean aperture and associations of the primary item; sizes in the codec's header."""
     data = bytearray(file)
     boxes = (
         b"ftyp",
@@ -374,6 +374,11 @@ def avif(file: bytes, draw: random.Random) -> bytes:
         b"mdat",
         b"irot",
         b"auxC",
+        b"hvcC",
+        b"iref",
+        b"dimg",
+        b"infe",
+        b"clap",
     )
     for _ in range(draw.choice((1, 1, 2))):
         name = draw.choice(boxes)
@@ -387,8 +392,8 @@ def avif(file: bytes, draw: random.Random) -> bytes:
             struct.pack_into(">II", data, ispe + 8, size(draw), size(draw))
         elif kind == 2:
             data[at : at + 4] = draw.choice((b"free", b"irot", b"imir", b"clap", b"moov", b"meta", b"ispe", b"grid"))
-        elif kind == 3 and (sequence := file.find(b"av1C")) >= 0:
-            data[min(len(data) - 1, sequence + 4 + draw.randrange(20))] = draw.getrandbits(8)
+        elif kind == 3 and (sequence := max(file.find(b"av1C"), file.find(b"hvcC"))) >= 0:
+            data[min(len(data) - 1, sequence + 4 + draw.randrange(20 if file.find(b"av1C") >= 0 else 110))] = draw.getrandbits(8)
         elif kind == 4 and (samples := file.find(b"mdat")) >= 0:
             data[min(len(data) - 1, samples + 4 + draw.randrange(24))] = draw.getrandbits(8)
         else:
@@ -405,5 +410,6 @@ CONTRADICTORY: dict[str, Callable[[bytes, random.Random], bytes]] = {
     "webp": webp,
     "jpeg2000": jpeg2000,
     "gif": gif,
-    "avif": avif,
+    "avif": heif,
+    "heic": heif,
 }

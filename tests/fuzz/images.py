@@ -35,13 +35,13 @@ GUARDED = 64 << 20  # bytes of the largest image that is decoded in front of the
 KINDS = ("mutated", "headers")
 
 
-def damaged(name: str, kind: str, index: int, seed: int, files: list[bytes]) -> bytes:
+def damage(name: str, kind: str, index: int, seed: int, files: list[bytes]) -> bytes:
     """File ``index`` of a run, the same in every process."""
-    from _mutations import mutated
+    from _mutations import mutate
 
     draw = random.Random(f"{seed} {name} {kind} {index}")
     file = files[index % len(files)]
-    return mutated(file, index // len(files) % 6, draw) if kind == "mutated" else CONTRADICTORY[name](file, draw)
+    return mutate(file, index // len(files) % 6, draw) if kind == "mutated" else CONTRADICTORY[name](file, draw)
 
 
 class Guard:
@@ -104,7 +104,7 @@ def child(name: str, kind: str, begin: int, end: int, seed: int, progress: str) 
     assert any(read), "not even the undamaged files can be decoded"
     with open(progress, "r+b", buffering=0) as out:
         for i in range(begin, end):
-            data = damaged(name, kind, i, seed, files)
+            data = damage(name, kind, i, seed, files)
             start = time.perf_counter()
             pixels = decode(data, i, guard)
             took = time.perf_counter() - start
@@ -193,7 +193,7 @@ def main() -> int:
             print(f"{name:10} {kind:8} {count:7} {found['decoded']:8} {refused:8} {found['slowest']:7.2f}s {len(found['deaths']):6}", flush=True)
             for index, why, errors in [*found["deaths"], *((index, "slow", "") for index in found["slow"])]:
                 path = value.out / f"{name}-{kind}-{value.seed}-{index}"
-                path.write_bytes(damaged(name, kind, index, value.seed, files))
+                path.write_bytes(damage(name, kind, index, value.seed, files))
                 if why == "slow" and not is_slow(path):
                     path.unlink()
                     continue

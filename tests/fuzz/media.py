@@ -16,7 +16,7 @@ from attack import Attack, main  # noqa: E402
 from media_headers import CONTRADICTORY  # noqa: E402
 
 
-def unfinished(file: bytes, at: int, size: int, byte: int = 0) -> bytes:
+def clear_length(file: bytes, at: int, size: int, byte: int = 0) -> bytes:
     """Return a file whose header lacks the length at this place."""
     return file[:at] + bytes([byte]) * size + file[at + size :]
 
@@ -25,13 +25,13 @@ def unfinished_wav() -> bytes:
     from _mutations import sound
 
     file = sound("WAV", "PCM_16")
-    return unfinished(unfinished(file, 4, 4), file.index(b"data") + 4, 4)
+    return clear_length(clear_length(file, 4, 4), file.index(b"data") + 4, 4)
 
 
 def unfinished_flac() -> bytes:
     from _mutations import sound
 
-    return unfinished(sound("FLAC", "PCM_16"), 22, 4)
+    return clear_length(sound("FLAC", "PCM_16"), 22, 4)
 
 
 def streams_of_mp3() -> list[bytes]:
@@ -61,8 +61,8 @@ def _sources(kind: str) -> list[bytes]:
     makers: dict[str, Callable[[], list[bytes]]] = {
         "wav": lambda: [*(sound("WAV", value) for value in ("PCM_16", "PCM_24", "FLOAT", "ULAW", "IMA_ADPCM", "MS_ADPCM")), unfinished_wav()],
         "flac": lambda: [sound("FLAC", "PCM_16"), sound("FLAC", "PCM_24"), unfinished_flac()],
-        "au": lambda: [sound("AU", "PCM_16"), unfinished(sound("AU", "PCM_16"), 8, 4)],
-        "caf": lambda: [sound("CAF", "PCM_16"), unfinished(sound("CAF", "PCM_16"), sound("CAF", "PCM_16").index(b"data") + 4, 8, 255)],
+        "au": lambda: [sound("AU", "PCM_16"), clear_length(sound("AU", "PCM_16"), 8, 4)],
+        "caf": lambda: [sound("CAF", "PCM_16"), clear_length(sound("CAF", "PCM_16"), sound("CAF", "PCM_16").index(b"data") + 4, 8, 255)],
         "vorbis": lambda: [sound("OGG", "VORBIS")],
         "opus": lambda: [sound("OGG", "OPUS")],
         "mp3": lambda: [sound("MP3", "MPEG_LAYER_III"), *streams_of_mp3()],
@@ -77,7 +77,7 @@ def _sources(kind: str) -> list[bytes]:
 
 def make(kind: str, way: str, seed: int, folder: Path) -> Attack:
     """Return the attack on one kind of file: the decoder, and the reader if it has its own code."""
-    from _mutations import mutated
+    from _mutations import mutate
 
     import torch_ndd as ndd
 
@@ -108,7 +108,7 @@ def make(kind: str, way: str, seed: int, folder: Path) -> Attack:
     def attack(number: int) -> bytes:
         draw = random.Random(f"{seed} {kind} {way} {number}")
         source = files[number % len(files)]
-        data = mutated(source, number // len(files) % 6, draw) if way == "mutated" else CONTRADICTORY[kind](source, draw)
+        data = mutate(source, number // len(files) % 6, draw) if way == "mutated" else CONTRADICTORY[kind](source, draw)
         decode(data)
         return data
 

@@ -14,7 +14,7 @@ from PIL import Image
 sys.path.append(str(Path(__file__).parents[1] / "helpers"))  # for the TIFF files of the tests
 from _tiff_files import LONG, RATIONAL, SHORT, Layout, encode_chroma_blocks, write_tiff
 
-FORMATS = ("jpeg", "png", "tiff", "bmp", "pnm", "webp", "jpeg2000", "gif", "avif")
+FORMATS = ("jpeg", "png", "tiff", "bmp", "pnm", "webp", "jpeg2000", "gif", "avif", "heic")
 ENDINGS = {
     "jpeg": (".jpg", ".jpeg"),
     "png": (".png",),
@@ -25,6 +25,7 @@ ENDINGS = {
     "jpeg2000": (".jp2", ".j2k"),
     "gif": (".gif",),
     "avif": (".avif",),
+    "heic": (".heic", ".heif"),
 }
 REAL_FILES = 8  # per format, the smallest ones
 LARGEST = 350_000
@@ -52,7 +53,7 @@ def exif() -> Image.Exif:
 
 
 def hidden_default() -> bytes:
-    """An animated PNG whose default image is no frame, with a curve of brightness."""
+    """An animated PNG whose default image is not a frame, with a curve of brightness."""
     image = Image.fromarray(COLORS[..., :3])
     file = pillow("PNG", save_all=True, append_images=[image.rotate(90), image.rotate(180)], default_image=True)
     return file[:33] + b"\0\0\0\4gAMA\0\0\xb1\x8f\x0b\xfca\x05" + file[33:]
@@ -105,6 +106,16 @@ def run_length_bmp() -> bytes:
     return b"BM" + struct.pack("<IHHI", len(runs) + 1078, 0, 0, 1078) + header + palette + runs
 
 
+def heic() -> list[bytes]:
+    import _heif as heif  # of tests/helpers, which the programs add to the path
+
+    pixels = COLORS[..., :3]
+    tiles = [heif.coded_item(np.resize(COLORS[..., :3], (64, 64, 3)), hidden=True) for _ in range(4)]
+    turned = heif.coded_item(np.resize(pixels, (64, 64, 3)), heif.aperture(30, 50), heif.rotation(1), heif.reflection(1))
+    grid = heif.grid_item(2, 2, 100, 90, [2, 3, 4, 5], heif.rotation(1))
+    return [heif.encode(pixels), heif.encode(COLORS), heif.file_of([turned]), heif.file_of([grid, *tiles])]
+
+
 def jpeg2000_box(name: bytes, content: bytes) -> bytes:
     return struct.pack(">I", 8 + len(content)) + name + content
 
@@ -145,7 +156,7 @@ def tiled_tiff(**options: Any) -> list[bytes]:
 
 
 def odd_tiffs() -> list[bytes]:
-    """Return what libtiff does not decode by itself: planes, sizes, colors, orders of bits, missing tags."""
+    """Return what libtiff does not decode alone: planes, sizes, colors, orders of bits, missing tags."""
     rgb, gray, bit = COLORS[..., :3], COLORS[..., :1], COLORS[..., :1] >> 7
     palette = {320: (SHORT, [i * 37 % 65536 for i in range(768)])}
     chroma = {530: (SHORT, [2, 2])}
@@ -186,7 +197,7 @@ def gray_jpeg(samples: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-def made(name: str) -> list[bytes]:
+def make_files(name: str) -> list[bytes]:
     match name:
         case "jpeg":
             kinds = ({}, {"progressive": True}, {"subsampling": 0}, {"exif": exif()}, {"restart_marker_blocks": 2}, {"mode": "L"}, {"mode": "CMYK"})
@@ -230,6 +241,8 @@ def made(name: str) -> list[bytes]:
         case "avif":
             kinds = ({}, {"mode": "RGBA"}, {"mode": "L"}, {"exif": exif()}, {"subsampling": "4:4:4", "quality": 90})
             return [*(pillow("AVIF", **kind) for kind in kinds), frames("AVIF")]
+        case "heic":
+            return heic()
         case _:
             return [
                 *(pillow("JPEG2000", mode) for mode in ("RGB", "L", "RGBA")),
@@ -253,4 +266,4 @@ def real(name: str) -> list[bytes]:
 
 def files_of(name: str) -> list[bytes]:
     """Return the files of a format; those made by Pillow come first."""
-    return made(name) + real(name)
+    return make_files(name) + real(name)

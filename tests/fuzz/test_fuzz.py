@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A few of the files of tests/fuzz, of every kind. ``python tests/fuzz/media.py``, ``containers.py`` and ``tiles.py`` run many, under heap checks."""
+"""A few of the files of tests/fuzz, of every kind. ``python tests/fuzz/media.py``, ``containers.py``, ``tiles.py`` and ``gpu_headers.py`` run many,
+under heap checks.
+"""
 
 import json
 from pathlib import Path
@@ -10,7 +12,7 @@ from _forks import Forks
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parent
-COUNT = {"media": 60, "containers": 60, "tiles": 400}
+COUNT = {"media": 60, "containers": 60, "tiles": 400, "gpu_headers": 600}
 
 PROGRAM = """
 import importlib, json, sys, tempfile, time
@@ -39,6 +41,7 @@ KINDS = {
     | {"mp4": "torchcodec", "webm": "torchcodec", "fits": "astropy", "fits_tiles": "astropy"},
     "containers": {"tfrecord": "numpy", "recordio": "numpy", "tar": "numpy", "pax": "numpy", "caffe": "lmdb", "caffe2": "lmdb"}
     | {"coco": "pycocotools", "nemo": "soundfile", "npy": "numpy", "parquet": "pyarrow"},
+    "gpu_headers": {"jpeg": "PIL", "tiff": "tifffile", "jpeg2000": "openjpeg"},
     "tiles": {"rice": "astropy", "hcompress": "astropy", "plio": "astropy"},
 }
 

@@ -52,14 +52,14 @@ def between_guards(memory: Guarded) -> None:
 
     library = ctypes.PyDLL(_compression.__file__)
     # Since 8.0 it is told how large the output is, and does not write beyond it.
-    told = "int na" in (Path(_compression.__file__).parent / "src" / "fits_hdecompress.h").read_text()
+    has_size = "int na" in (Path(_compression.__file__).parent / "src" / "fits_hdecompress.h").read_text()
 
     def hcompress(tile: bytes, rows: int, columns: int, _: int, smooth: int, width: int) -> bytes:
         if width != 8:  # the only one that readers ask for
             raise ValueError(f"{width} bytes for a pixel")
         source, result = memory(tile), memory(rows * columns * width)
         height, across, scale, status = (ctypes.c_int(value) for value in (rows, columns, 0, 0))
-        size = [len(result)] if told else []
+        size = [len(result)] if has_size else []
         references = [ctypes.byref(value) for value in (across, height, scale, status)]
         if library.fits_hdecompress64(ctypes.c_void_p(source.ctypes.data), int(smooth), ctypes.c_void_p(result.ctypes.data), *size, *references):
             raise ValueError("damaged")
@@ -95,11 +95,11 @@ def settings(kind: str, draw: random.Random) -> dict[str, Any]:
     return size if kind == "plio" else {**size, "blocksize": draw.choice((1, 16, 32)), "bytepix": draw.choice((1, 2, 4))}
 
 
-def contradictory(kind: str, tile: bytes, given: dict[str, Any], draw: random.Random) -> tuple[bytes, dict[str, Any]]:
+def contradictory(kind: str, tile: bytes, values: dict[str, Any], draw: random.Random) -> tuple[bytes, dict[str, Any]]:
     """Sizes in the tile and in the image's header that do not belong to the pixels."""
     if draw.random() < 0.3:
-        name = draw.choice(list(given))
-        given = {**given, name: draw.choice((1, 2, 3, 8, 24, 37, 100, 0, -1))}
+        name = draw.choice(list(values))
+        values = {**values, name: draw.choice((1, 2, 3, 8, 24, 37, 100, 0, -1))}
     data = bytearray(tile)
     for _ in range(draw.randrange(1, 3)):
         value = draw.choice(EXTREMES)
@@ -111,12 +111,12 @@ def contradictory(kind: str, tile: bytes, given: dict[str, Any], draw: random.Ra
             struct.pack_into("<h", data, 2 * draw.randrange(5), (value & 0xFFFF) - (value & 0x8000) * 2)
         elif data:
             data[draw.randrange(min(8, len(data)))] = value & 255
-    return bytes(data)[: draw.choice((len(data), draw.randrange(len(data) + 1)))], given
+    return bytes(data)[: draw.choice((len(data), draw.randrange(len(data) + 1)))], values
 
 
 def make(kind: str, way: str, seed: int, _: Path) -> Attack:
     """Return the attack on one algorithm's decoder."""
-    from _mutations import mutated
+    from _mutations import mutate
     from astropy.io.fits.hdu.compressed import _compression, _tiled_compression
 
     from torch_ndd.readers.fits._codecs import is_guarded
@@ -127,22 +127,22 @@ def make(kind: str, way: str, seed: int, _: Path) -> Attack:
     memory = Guarded()
     between_guards(memory)
 
-    def made(draw: random.Random) -> tuple[np.ndarray, bytes, dict[str, Any]]:
+    def make_tile(draw: random.Random) -> tuple[np.ndarray, bytes, dict[str, Any]]:
         value = settings(kind, draw)
         width = value.get("bytepix", 4)
         image = pixels(draw).astype(f"i{width}")
         return image, plain(**value).encode(image if kind == "hcompress" else image.ravel()), value
 
     for number in range(8):  # undamaged tiles are decoded
-        image, tile, source = made(random.Random(number))
+        image, tile, source = make_tile(random.Random(number))
         back = codec(**source).decode(np.frombuffer(tile, np.uint8)).reshape(ROWS, COLUMNS)
         assert np.array_equal(back, image) or source.get("scale", 0) > 1
 
     def attack(number: int) -> bytes:
         draw = random.Random(f"{seed} {kind} {way} {number}")
-        _, tile, value = made(draw)
+        _, tile, value = make_tile(draw)
         if way == "mutated":
-            tile = mutated(tile, number % 6, draw)
+            tile = mutate(tile, number % 6, draw)
         else:
             tile, value = contradictory(kind, tile, value, draw)
         memory.at_the_end = number % 3 != 0

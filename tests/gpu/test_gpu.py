@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import Case
-from test_operators import CASES, parametrized
+from test_operators import CASES, parametrize
 from torch._subclasses import FakeTensorMode
 
 import torch_ndd as ndd
@@ -66,13 +66,13 @@ def test_a_replay_equals_the_calls_on_new_images(gpu: torch.device, count: int, 
     assert result.std() > 0.1
 
 
-def _normalized(batch: ndd.Batch) -> ndd.Batch:
+def _normalize(batch: ndd.Batch) -> ndd.Batch:
     return ndd.normalize(batch, mean=ndd.as_batch(torch.arange(5.0).reshape(5, 1, 1, 1)), stddev=2.0)
 
 
 GRAPHED: dict[str, Any] = {
     "a table of 256 KB": lambda batch: ndd.lookup_table(ndd.cast(batch, dtype=ndd.uint16), keys=[*range(65536)], values=[*range(65536)][::-1]),
-    "values of the host": _normalized,
+    "values of the host": _normalize,
     "ragged results": lambda batch: ndd.resize(batch, size=ndd.as_batch(torch.tensor([[20, 30], [31, 20], [8, 9], [64, 64], [1, 1]]))),
     "warps": lambda batch: ndd.warp_affine(ndd.rotate(batch, angle=ndd.as_batch(torch.arange(5.0) * 20)), matrix=[1.0, 0.1, 2.0, 0.0, 0.9, 1.0]),
     "stencils": lambda batch: ndd.gaussian_blur(ndd.laplacian(batch, dtype=ndd.float32), sigma=ndd.as_batch(torch.arange(1.0, 6.0))),
@@ -115,7 +115,7 @@ def test_device_memory_is_torchs_and_stays_flat(gpu: torch.device) -> None:
 # --- formulas ---
 
 
-@parametrized([case for case in CASES if case.definition.options.formula is not None])
+@parametrize([case for case in CASES if case.definition.options.formula is not None])
 def test_formulas_take_values_of_the_host(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A compiled graph on a GPU has its per-sample arguments on the host."""
     formula, results = case.definition.options.formula, []

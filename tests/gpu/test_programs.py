@@ -82,7 +82,7 @@ def test_iterators_deliver_tensors_of_the_gpu(photos: Path) -> None:
 def test_automatic_augmentation(photos: Path, policy: str) -> None:
     """The same draws on both devices: pictures that are nearly the same."""
 
-    def made(where: str) -> list[np.ndarray]:
+    def run_pipe(where: str) -> list[np.ndarray]:
         @dali.pipeline_def(batch_size=8, num_threads=2, device_id=0, seed=9, enable_conditionals=True)
         def pipe() -> Any:
             files, _ = fn.readers.file(file_root=str(photos))
@@ -97,7 +97,7 @@ def test_automatic_augmentation(photos: Path, policy: str) -> None:
         built = pipe()
         return [built.run()[0].as_cpu().as_array() for _ in range(3)]
 
-    for ours, theirs in zip(made("gpu"), made("cpu"), strict=True):
+    for ours, theirs in zip(run_pipe("gpu"), run_pipe("cpu"), strict=True):
         difference = np.abs(ours.astype(int) - theirs.astype(int))
         assert difference.mean() < 1.0
         assert (difference > 4).mean() < 0.01  # equalize and posterize have steps

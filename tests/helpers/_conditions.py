@@ -10,10 +10,10 @@ from _pipelines import both, ours
 BATCH = 9
 
 
-def defined(dali: Any, function: Callable[..., Any], runs: int = 2, **given: Any) -> Any:
+def run_definition(dali: Any, function: Callable[..., Any], runs: int = 2, **arguments: Any) -> Any:
     """Run a definition of the nodes ``i`` (0, 1, 2, ...), ``even`` (bool) and ``x`` (2, 3) of a batch."""
     fn = dali.fn
-    options = {"batch_size": BATCH, "num_threads": 2, "device_id": None, "seed": 5, "enable_conditionals": True, **given}
+    options = {"batch_size": BATCH, "num_threads": 2, "device_id": None, "seed": 5, "enable_conditionals": True, **arguments}
 
     @dali.pipeline_def(**options)
     def pipeline() -> Any:
@@ -29,13 +29,13 @@ def defined(dali: Any, function: Callable[..., Any], runs: int = 2, **given: Any
 
 def same_as_dali(program: Callable[..., Any]) -> None:
     """Run a program under both packages and compare."""
-    both(lambda dali: defined(dali, program))
+    both(lambda dali: run_definition(dali, program))
 
 
 def same_as_python(program: Callable[..., Any]) -> None:
     """Compare a program's batch with what Python gives for each sample alone."""
     for run in range(2):
-        got = defined(ours, program)[run]
+        got = run_definition(ours, program)[run]
         for k in range(BATCH):
             wanted = program(ours, k, k % 2 == 0, np.full((2, 3), run * BATCH + k, np.int32))
             for value, other in zip(got, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):

@@ -20,7 +20,7 @@ import torch_ndd as ndd  # noqa: E402
 Program = Callable[[Any], Any]  # takes a module: dali or ndd
 
 
-def _damaged() -> np.ndarray:
+def _make_damaged() -> np.ndarray:
     file = io.BytesIO()
     Image.fromarray(np.random.default_rng(3).integers(0, 256, (48, 64, 3), dtype=np.uint8)).save(file, "PNG")
     data = np.frombuffer(bytearray(file.getvalue()), np.uint8)
@@ -29,7 +29,7 @@ def _damaged() -> np.ndarray:
     return data
 
 
-DAMAGED = _damaged()
+DAMAGED = _make_damaged()
 """An image with a valid header and undecodable data, which fails only when the work runs."""
 
 

@@ -23,7 +23,7 @@ class GpuTensor(torch.Tensor):
     @classmethod
     def __torch_function__(cls, function: Any, classes: Any, args: Any = (), kwargs: Any = None) -> Any:
         if function is torch.Tensor.copy_ and not isinstance(args[0], GpuTensor):
-            return PLAIN_COPY(args[0], cls.fake.downloaded(args[1]))
+            return PLAIN_COPY(args[0], cls.fake.download(args[1]))
         return super().__torch_function__(function, classes, args, kwargs or {})
 
 
@@ -67,7 +67,7 @@ class FakeCopies(FakeCuda):
         monkeypatch.setattr(torch.Tensor, "is_pinned", lambda values: values.untyped_storage().data_ptr() in self.pinned)
         monkeypatch.setattr(torch.Tensor, "to", lambda values, *args, **kwargs: self.to(values, *args, **kwargs))
 
-    def downloaded(self, values: GpuTensor) -> torch.Tensor:
+    def download(self, values: GpuTensor) -> torch.Tensor:
         self.log.append("host waits for a download")
         self.finish()
         return values.as_subclass(torch.Tensor)
@@ -83,7 +83,7 @@ class FakeCopies(FakeCuda):
 
     def to(self, values: torch.Tensor, target: Any, *args: Any, copy: bool = False, non_blocking: bool = False, **kwargs: Any) -> torch.Tensor:
         if isinstance(values, GpuTensor):
-            return self.downloaded(values).clone()
+            return self.download(values).clone()
         if isinstance(target, torch.dtype) or torch.device(target).type != "cuda":
             return PLAIN_TO(values, target, *args, copy=copy, non_blocking=non_blocking, **kwargs)
         result = torch.full_like(values, 77)

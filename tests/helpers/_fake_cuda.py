@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from torch_ndd._core.context import cuda
+
 
 class FakeCuda:
     """Replaces ``torch.cuda``; ``log`` records the operations on streams."""
@@ -19,6 +21,7 @@ class FakeCuda:
         self.local = threading.local()
         self.forked = False
         self.capturing = False
+        self.problem: bytes | None = None  # why the library has no streams
         self.next_handle = 0x1000
         fake = self
 
@@ -55,8 +58,8 @@ class FakeCuda:
                 self.stream = stream.cuda_stream
 
         class Guard:
-            def __init__(self, device: int) -> None:
-                self.device = device
+            def __init__(self, device: Any) -> None:
+                self.device = device if isinstance(device, int) else torch.device(device).index
 
             def __enter__(self) -> None:
                 self.before, fake.local.device = fake.current_device(), self.device
@@ -77,6 +80,11 @@ class FakeCuda:
     def set_stream(self, stream_id: int, device_index: int, device_type: int) -> None:
         stream = next((default for default in self.defaults if (stream_id, device_index) == (0, default.device_index)), None)
         self.local.streams = {**getattr(self.local, "streams", {}), device_index: stream or self.Stream(device_index, stream_id)}
+
+    def find_own_stream(self, device: int, handle: Any) -> bytes | None:
+        """Do what ``ndd_cuda_stream`` does."""
+        handle._obj.value = None if self.problem else self.Stream(device).cuda_stream
+        return self.problem
 
     @contextlib.contextmanager
     def stream(self, stream: Any) -> Iterator[None]:
@@ -102,6 +110,7 @@ class FakeCuda:
         }
         for name, value in replaced.items():
             monkeypatch.setattr(torch.cuda, name, value)
+        monkeypatch.setattr(cuda, "_cuda_stream", self.find_own_stream)
         of_torch = {
             "_cuda_getDevice": self.current_device,
             "_cuda_getCurrentRawStream": lambda index: self.current_stream(f"cuda:{index}").cuda_stream,

@@ -63,8 +63,12 @@ def loops(code: str) -> list[list[str]]:
 _Located = list[tuple[int, str]]
 
 
+def _located_lines(code: str) -> _Located:
+    return [(int(at, 16), text.strip()) for at, text in re.findall(r"/\*([0-9a-f]{4,5})\*/\s+(.*?);", code)]
+
+
 def _located_loops(code: str) -> list[_Located]:
-    lines = [(int(at, 16), text.strip()) for at, text in re.findall(r"/\*([0-9a-f]{4,5})\*/\s+(.*?);", code)]
+    lines = _located_lines(code)
     back = [(to, at) for at, text in lines if (to := _target(text)) is not None and to < at]
     return [[(at, text) for at, text in lines if begin <= at <= end] for begin, end in back]
 
@@ -91,9 +95,9 @@ def _blocks(loop: _Located) -> list[list[str]]:
     return [block for block in blocks if block]
 
 
-def _widths(instructions: Iterable[str], operation: str) -> list[int]:
-    """Return the bytes of every access to global memory by `operation`, such as LDG, for a thread."""
-    suffixes = [match.group(1).split(".") for text in instructions if (match := re.search(rf"\b{operation}\.E([.\w]*)", text))]
+def _widths(instructions: Iterable[str], operation: str, global_memory: str = r"\.E") -> list[int]:
+    """Return the bytes of every access by `operation`, such as LDG, for a thread; accesses to global memory have the suffix `global_memory`."""
+    suffixes = [match.group(1).split(".") for text in instructions if (match := re.search(rf"\b{operation}{global_memory}([.\w]*)", text))]
     return [next((_WIDTHS[suffix] for suffix in parts if suffix in _WIDTHS), 4) for parts in suffixes]
 
 
@@ -127,8 +131,19 @@ def cost_of(code: str) -> Cost | None:
     return max(costs, key=lambda cost: (cost.bytes_per_access, cost.instructions_per_byte), default=None)
 
 
+def tile_cost_of(code: str) -> Cost | None:
+    """Return the cost of a filter of tiles in shared memory: instructions for each byte of its results, of its dearest loop without global memory."""
+    costs = []
+    for loop in loops(code):
+        stored = sum(_widths(loop, "STS", ""))
+        if stored and not _widths(loop, "LDG") + _widths(loop, "STG?"):
+            costs.append(len(loop) / stored)
+    loads = _widths((text for _, text in _located_lines(code)), "LDG")
+    return Cost(max(costs), max(loads)) if costs and loads else None
+
+
 if __name__ == "__main__":
     library, pattern = sys.argv[1:]
     matching = [name for name in kernel_names(library) if re.search(pattern, name)]
     for name, code in codes_by_name(library, matching).items():
-        print(name, cost_of(code))
+        print(name, cost_of(code), tile_cost_of(code))

@@ -87,7 +87,7 @@ FORMATS: dict[str, tuple[Callable[[], list[bytes]], Callable[[ndd.Tensor], Any]]
 }
 
 
-def mutated(file: bytes, kind: int, draw: random.Random) -> bytes:
+def mutate(file: bytes, kind: int, draw: random.Random) -> bytes:
     """Empty files and wrong magic numbers now and then; flipped bits and bytes anywhere or near the start; pieces lost or repeated; truncation."""
     data = bytearray(file)
     at = draw.randrange(len(data))
@@ -120,7 +120,7 @@ def main(name: str, count: int, seed: int) -> dict[str, Any]:
         decode(ndd.tensor(np.frombuffer(file, np.uint8)))
     decoded, slowest, before = 0, 0.0, 0
     for i in range(count):
-        data = mutated(files[i % len(files)], i // len(files) % 6, draw)
+        data = mutate(files[i % len(files)], i // len(files) % 6, draw)
         start = time.perf_counter()
         try:
             decode(ndd.tensor(np.frombuffer(data, np.uint8)))

@@ -2,7 +2,7 @@
 """The same pipeline program under DALI and under torch_ndd.dali. A test module that calls :func:`both` is skipped where DALI is missing.
 
 A program is a function of the module ``dali``, through which it reaches everything: ``dali.fn``, ``dali.types``, ``dali.pipeline_def``; a submodule
-that the package does not import by itself through :func:`sub`. It returns what is compared: outputs of ``run()``, arrays, numbers, text, in tuples
+that the package does not import itself through :func:`sub`. It returns what is compared: outputs of ``run()``, arrays, numbers, text, in tuples
 and lists.
 """
 
@@ -106,17 +106,17 @@ def both(program: Program, tolerance: float = 0, raises: Raises | None = None) -
 def equal(got: Any, wanted: Any, tolerance: float = 0, where: str = "result") -> None:
     """Compare two results of :func:`plain`, with dtypes, shapes and layouts."""
     if isinstance(wanted, dict):
-        assert isinstance(got, dict), f"{where}: {got!r:.200} is no dict"
+        assert isinstance(got, dict), f"{where}: {got!r:.200} is not a dict"
         assert list(got) == list(wanted), f"{where}: {list(got)} != {list(wanted)}"
         for key in wanted:
             equal(got[key], wanted[key], tolerance, f"{where}[{key!r}]")
     elif isinstance(wanted, list):
-        assert isinstance(got, list), f"{where}: {got!r:.200} is no list"
+        assert isinstance(got, list), f"{where}: {got!r:.200} is not a list"
         assert len(got) == len(wanted), f"{where}: {len(got)} elements instead of {len(wanted)}: {got!r:.300} and {wanted!r:.300}"
         for k, (value, other) in enumerate(zip(got, wanted, strict=True)):
             equal(value, other, tolerance, f"{where}[{k}]")
     elif isinstance(wanted, np.ndarray):
-        assert isinstance(got, np.ndarray), f"{where}: {got!r:.200} is no array"
+        assert isinstance(got, np.ndarray), f"{where}: {got!r:.200} is not an array"
         assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape), f"{where}: {got.dtype} {got.shape} instead of {wanted.dtype} {wanted.shape}"
         if wanted.dtype.kind in "fiu" and tolerance:
             np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), rtol=0, atol=tolerance, err_msg=where)
@@ -135,7 +135,7 @@ def ours_raises(program: Program, kind: type[Exception], match: str = "") -> Exc
     return caught.value
 
 
-def shown(value: object) -> str:
+def show(value: object) -> str:
     """Return a name for a parameter of a test: without addresses, which differ between the processes of a run."""
     return re.sub(r" at 0x[0-9a-f]+", "", str(value))
 

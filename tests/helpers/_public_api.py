@@ -159,6 +159,19 @@ def functions_with_choices() -> Iterator[tuple[str, str, tuple[str, ...]]]:
                         yield path, argument, strings
 
 
+def dali_choices() -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield the same for the functions and classes that only DALI programs use."""
+    seen = set()
+    for module in dali_modules():
+        for name in getattr(module, "__all__", ()):
+            value = getattr(module, name)
+            function = value.__init__ if isinstance(value, type) else value
+            if getattr(function, "__module__", "").startswith("torch_ndd.dali") and function not in seen:
+                seen.add(function)
+                for argument, strings in choice_arguments(function).items():
+                    yield f"{module.__name__}.{name}".removeprefix("torch_ndd."), argument, strings
+
+
 def api_lines() -> Iterator[str]:
     """Yield one line per public module, function, class, method and constant (names of one object after its first are aliases), then the strings."""
     seen: dict[str, str] = {}

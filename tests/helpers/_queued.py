@@ -21,9 +21,9 @@ def videos(size: int = 4) -> ndd.Batch:
     return ndd.batch([np.ones((frames, size, size, 3), np.uint8) for frames in (2, 5, 2)], layout="FHWC")
 
 
-def failing(size: int = 4, given: ndd.Batch | None = None) -> ndd.Batch:
+def failing(size: int = 4, input: ndd.Batch | None = None) -> ndd.Batch:
     """Return a call that fails in the kernel; with a ``size`` of 200 on another thread."""
-    return ndd.grid_mask(videos(size) if given is None else given, tile=TILES)
+    return ndd.grid_mask(videos(size) if input is None else input, tile=TILES)
 
 
 def ones(size: int = 300, count: int = 8) -> ndd.Batch:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small data sets in LeRobot's format: frames whose colors encode camera and frame."""
 
+import io
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +55,10 @@ def write_json(path: Path, value: Any) -> None:
     path.write_text(json.dumps(value))
 
 
-def write_table(path: Path, columns: dict[str, Any]) -> None:
+def write_table(path: Path, columns: dict[str, Any], **options: Any) -> None:
     arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
-    parquet.write_table(arrow.table(columns), path)
+    parquet.write_table(arrow.table(columns), path, **options)
 
 
 def frame_columns(episodes: tuple[int, ...]) -> dict[str, Any]:
@@ -94,12 +96,16 @@ def episode_columns() -> dict[str, Any]:
     return columns
 
 
-def write_v3(root: Path) -> Path:
-    write_json(root / "meta/info.json", describe("v3.0"))
+def write_v3_meta(root: Path, info: dict[str, Any]) -> None:
+    write_json(root / "meta/info.json", info)
     numbers = {"mean": [1.0, 2.0, 3.0], "std": [1.0, 1.0, 2.0], "q01": [0.0, 0.0, 0.0], "q99": [9.0, 9.0, 9.0], "count": [20]}
     camera = {"mean": [[[0.5]], [[0.25]], [[1.0]]], "std": [[[0.1]], [[0.1]], [[0.1]]]}
     write_json(root / "meta/stats.json", {"action": numbers, CAMERAS[0]: camera})
     write_table(root / "meta/tasks.parquet", {"task_index": [0, 1], "__index_level_0__": TASKS})
+
+
+def write_v3(root: Path) -> Path:
+    write_v3_meta(root, describe("v3.0"))
     write_table(root / "meta/episodes/chunk-000/file-000.parquet", episode_columns())
     for file, (episodes, first) in enumerate((((0, 1), 0), ((2,), sum(LENGTHS[:2])))):
         write_table(root / f"data/chunk-000/file-{file:03d}.parquet", frame_columns(episodes))
@@ -108,6 +114,48 @@ def write_v3(root: Path) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             count = sum(LENGTHS[episode] for episode in episodes)
             path.write_bytes(encode(frames_of(number, first, count), rate=RATE, extra_options={"g": "2"}).tobytes())
+    return root
+
+
+def image_of(camera: int, index: int) -> np.ndarray:
+    """Return an image that no other frame has, of exact colors: PNG files lose nothing."""
+    rows = np.random.default_rng(1000 * camera + index)
+    return rows.integers(0, 256, (HEIGHT, WIDTH, 3), np.uint8)
+
+
+def encode_png(pixels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    pytest.importorskip("PIL.Image").fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def image_column(files: Sequence[bytes | None], paths: Sequence[str | None] | None = None) -> Any:
+    """Return a column of images as Hugging Face datasets writes it."""
+    arrow = pytest.importorskip("pyarrow")
+    rows = [{"bytes": file, "path": path} for file, path in zip(files, paths or [None] * len(files), strict=True)]
+    return arrow.array(rows, arrow.struct([("bytes", arrow.binary()), ("path", arrow.string())]))
+
+
+def describe_images(**changes: Any) -> dict[str, Any]:
+    info = describe("v3.0")
+    for camera in CAMERAS:
+        info["features"][camera] = {**info["features"][camera], "dtype": "image", **changes}
+    del info["video_path"]
+    return info
+
+
+def image_frame_columns(episodes: tuple[int, ...]) -> dict[str, Any]:
+    columns = frame_columns(episodes)
+    images = {name: image_column([encode_png(image_of(camera, k)) for k in columns["index"]]) for camera, name in enumerate(CAMERAS)}
+    return columns | images
+
+
+def write_v3_images(root: Path) -> Path:
+    """Write a data set whose cameras are columns of images, in row groups of four frames."""
+    write_v3_meta(root, describe_images())
+    write_table(root / "meta/episodes/chunk-000/file-000.parquet", {name: v for name, v in episode_columns().items() if "videos/" not in name})
+    for file, episodes in enumerate(((0, 1), (2,))):
+        write_table(root / f"data/chunk-000/file-{file:03d}.parquet", image_frame_columns(episodes), row_group_size=4)
     return root
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 
-def made(dali: Any, source: Any = None, batch_size: int = 3, depth: int = 2, more: Mapping[str, Any] | None = None, **options: Any) -> Any:
+def make_pipe(dali: Any, source: Any = None, batch_size: int = 3, depth: int = 2, more: Mapping[str, Any] | None = None, **options: Any) -> Any:
     """Return a pipeline with one external source."""
     pipe = dali.Pipeline(batch_size, 1, None, prefetch_queue_depth=depth, **(more or {}))
     with pipe:
@@ -23,7 +23,7 @@ def parallel(
 ) -> Any:
     """Return a pipeline with one source that worker processes call."""
     more = {"py_num_workers": workers, "py_start_method": start, "py_callback_pickler": pickler}
-    return made(dali, source, batch_size, depth, more, **{"parallel": True, **options})
+    return make_pipe(dali, source, batch_size, depth, more, **{"parallel": True, **options})
 
 
 def sample(info: Any) -> np.ndarray:

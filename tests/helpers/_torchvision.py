@@ -38,10 +38,10 @@ def image_batch(samples: Sequence[torch.Tensor], layout: str = "HWC", device: st
     return ndd.batch(moved, layout=layout, device=device)
 
 
-def of_batch(made: ndd.Batch) -> list[torch.Tensor]:
+def of_batch(images: ndd.Batch) -> list[torch.Tensor]:
     """Return the samples of a batch of images as (..., C, H, W)."""
-    last = (made.layout or "").endswith("HWC")
-    return [value.torch().movedim(-1, -3) if last else value.torch() for value in made.evaluate()]
+    last = (images.layout or "").endswith("HWC")
+    return [value.torch().movedim(-1, -3) if last else value.torch() for value in images.evaluate()]
 
 
 def boxes_of(height: int, width: int, format: str = "XYXY", dtype: torch.dtype = torch.float32, count: int = 4, seed: int = 0) -> Any:
@@ -75,8 +75,8 @@ def points_of(height: int, width: int, dtype: torch.dtype = torch.float32, shape
     return single.KeyPoints(torch.tensor(values).to(dtype), canvas_size=(height, width))
 
 
-def joined(samples: Sequence[Any]) -> Any:
-    """Return torchvision's boxes or points of several samples as one of ours."""
+def join(samples: Sequence[Any]) -> Any:
+    """Return torchvision's boxes or points of several samples as one of torch_ndd's."""
     first = samples[0]
     result = ndd.batch([sample.as_subclass(torch.Tensor) for sample in samples])
     sizes = [sample.canvas_size for sample in samples]
@@ -85,9 +85,9 @@ def joined(samples: Sequence[Any]) -> Any:
     return tv_tensors.KeyPoints(result, canvas_size=sizes)
 
 
-def of_torchvision(given: dict[str, Any]) -> dict[str, Any]:
+def of_torchvision(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return arguments for every torchvision: those of torch 2.11 take no names of interpolations."""
-    return {key: reference.InterpolationMode(value) if key == "interpolation" else value for key, value in given.items()}
+    return {key: reference.InterpolationMode(value) if key == "interpolation" else value for key, value in arguments.items()}
 
 
 def compare(ours: torch.Tensor, theirs: torch.Tensor, most: float = 0.0, mean: float | None = None) -> None:

@@ -32,7 +32,7 @@ def lanczos(x: np.ndarray) -> np.ndarray:
 KERNELS = {types.INTERP_LINEAR: (1, lambda x: 1 - np.abs(x)), types.INTERP_CUBIC: (2, cubic), types.INTERP_LANCZOS3: (3, lanczos)}
 
 
-def sampled(image: np.ndarray, points: np.ndarray, border: str, fill: Any = 0.0, interp: int = types.INTERP_LINEAR) -> np.ndarray:
+def sample(image: np.ndarray, points: np.ndarray, border: str, fill: Any = 0.0, interp: int = types.INTERP_LINEAR) -> np.ndarray:
     """Return the values of `image`, channels last, at `points`, whose last dimension is (x, y, ...)."""
     axes = image.ndim - 1
     radius, kernel = KERNELS.get(interp, (0, np.ones_like))
@@ -56,11 +56,11 @@ def centers(size: tuple[int, ...]) -> np.ndarray:
     return np.stack(np.meshgrid(*(np.arange(n) + 0.5 for n in size), indexing="ij")[::-1], axis=-1)
 
 
-def warped(image: np.ndarray, matrix: np.ndarray, size: tuple[int, ...], *, fill: float | None, nearest: bool) -> np.ndarray:
+def warp(image: np.ndarray, matrix: np.ndarray, size: tuple[int, ...], *, fill: float | None, nearest: bool) -> np.ndarray:
     """Sample `image` at matrix @ (output - its center) + the image's center; x first in the matrix."""
     points = (centers(size) - np.array(size[::-1]) / 2) @ matrix.T + np.array(image.shape[len(size) - 1 :: -1]) / 2
     interp = types.INTERP_NN if nearest else types.INTERP_LINEAR
-    return sampled(image, points, "replicate" if fill is None else "constant", 0.0 if fill is None else fill, interp)
+    return sample(image, points, "replicate" if fill is None else "constant", 0.0 if fill is None else fill, interp)
 
 
 def rotation(degrees: float, axis: tuple[float, ...] | None) -> np.ndarray:
@@ -73,14 +73,14 @@ def rotation(degrees: float, axis: tuple[float, ...] | None) -> np.ndarray:
     return np.eye(3) * cos - sin * cross + (1 - cos) * np.outer((x, y, z), (x, y, z))
 
 
-def rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+def round_to(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if not np.issubdtype(dtype, np.integer):
         return values
     info = np.iinfo(dtype)
     return np.clip(np.copysign(np.floor(np.abs(values) + 0.5), values), info.min, info.max)
 
 
-def turned(
+def turn(
     image: np.ndarray,
     angle: float,
     size: list[float] | None = None,
@@ -92,8 +92,8 @@ def turned(
     assert keep_size or size is not None
     extents = image.shape[:-1] if size is None else tuple(int(s + 0.5) for s in size)
     matrix = rotation(angle, None if axis is None else tuple(axis))
-    result = warped(image, matrix, extents, fill=fill_value, nearest=interp_type == types.INTERP_NN)
-    return rounded(result, image.dtype).astype(image.dtype)
+    result = warp(image, matrix, extents, fill=fill_value, nearest=interp_type == types.INTERP_NN)
+    return round_to(result, image.dtype).astype(image.dtype)
 
 
 def affine(
@@ -110,9 +110,9 @@ def affine(
     square = np.vstack([np.reshape(matrix if mtx is None else mtx, (axes, axes + 1)), [0] * axes + [1]]).astype(np.float64)
     square = square if inverse_map else np.linalg.inv(square)
     points = centers(image.shape[:-1] if size is None else tuple(int(s + 0.5) for s in size)) @ square[:axes, :axes].T + square[:axes, axes]
-    result = sampled(image, points, "replicate" if fill_value is None else "constant", 0.0 if fill_value is None else fill_value, interp_type)
+    result = sample(image, points, "replicate" if fill_value is None else "constant", 0.0 if fill_value is None else fill_value, interp_type)
     target = np.dtype("float32" if dtype == "f32" else image.dtype)
-    return rounded(result, target).astype(target)
+    return round_to(result, target).astype(target)
 
 
 def perspective(
@@ -130,16 +130,16 @@ def perspective(
     shift = 0.5 if pixel_origin == "center" else 0.0
     to = centers(image.shape[:2] if size is None else tuple(int(s + 0.5) for s in size)) - shift
     points = np.concatenate([to, np.ones((*to.shape[:-1], 1))], -1) @ square.T
-    return rounded(sampled(image, points[..., :2] / points[..., 2:] + shift, border_mode, fill_value, interp_type), image.dtype).astype(image.dtype)
+    return round_to(sample(image, points[..., :2] / points[..., 2:] + shift, border_mode, fill_value, interp_type), image.dtype).astype(image.dtype)
 
 
 def perspective_of_input(image: np.ndarray, matrix: np.ndarray) -> np.ndarray:
     return perspective(image, matrix)
 
 
-def remapped(image: np.ndarray, x: np.ndarray, y: np.ndarray, interp: int = types.INTERP_LINEAR, pixel_origin: str = "corner") -> np.ndarray:
+def remap(image: np.ndarray, x: np.ndarray, y: np.ndarray, interp: int = types.INTERP_LINEAR, pixel_origin: str = "corner") -> np.ndarray:
     points = np.stack([x, y], -1).astype(np.float64) + (0.5 if pixel_origin == "center" else 0.0)
-    return rounded(sampled(image, points, "constant", 0.0, interp), image.dtype).astype(image.dtype)
+    return round_to(sample(image, points, "constant", 0.0, interp), image.dtype).astype(image.dtype)
 
 
 def on_water(
@@ -156,13 +156,13 @@ def on_water(
 ) -> np.ndarray:
     x, y = np.moveaxis(centers(image.shape[:2]) - 0.5, -1, 0)
     points = np.stack([x + ampl_x * np.sin(freq_x * y + phase_x), y + ampl_y * np.cos(freq_y * x + phase_y)], -1)
-    result = sampled(image, points, "constant", fill_value, interp_type) if mask else image
-    return rounded(result, image.dtype).astype(image.dtype)
+    result = sample(image, points, "constant", fill_value, interp_type) if mask else image
+    return round_to(result, image.dtype).astype(image.dtype)
 
 
 def on_a_sphere(image: np.ndarray, fill_value: Any = 0.0, interp_type: int = types.INTERP_NN, mask: int = 1) -> np.ndarray:
     center = np.array(image.shape[1::-1]) / 2
     offset = centers(image.shape[:2]) - center
     points = center + offset * np.linalg.norm(offset, axis=-1, keepdims=True) / (max(image.shape[:2]) // 2)
-    result = sampled(image, points, "constant", fill_value, interp_type) if mask else image
-    return rounded(result, image.dtype).astype(image.dtype)
+    result = sample(image, points, "constant", fill_value, interp_type) if mask else image
+    return round_to(result, image.dtype).astype(image.dtype)

@@ -1,24 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """``ndd.DataLoader`` over data sets of torch, several readers in step, iterables and ``ExternalSource``."""
 
-import gc
 import json
 import os
-import pathlib
 import re
-import signal
-import subprocess
-import sys
-import threading
 import time
 from collections import Counter, OrderedDict, UserDict, defaultdict, deque, namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import _datasets
 import numpy as np
 import pytest
 import torch
@@ -27,12 +19,12 @@ from PIL import Image
 
 import torch_ndd as ndd
 from torch_ndd.readers import EncodedFile
-from torch_ndd.readers.dataset import Activity, _worker_processes
+from torch_ndd.readers.dataset import Activity
 from torch_ndd.testing import assert_resumable
 
 # Forking beside threads is what this tests.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-CONTEXTS = [None, "fork", "spawn"]
+CONTEXTS = [None, "fork", pytest.param("spawn", marks=pytest.mark.slow)]
 
 
 @pytest.fixture(scope="module")
@@ -202,11 +194,9 @@ def test_sources_of_every_kind_of_item() -> None:
         assert paths == ["list[0]", "list[1]"]
 
 
-@pytest.mark.parametrize("context", CONTEXTS)
-@pytest.mark.parametrize("workers", [None, 0, 1, 3])
+# A process that is spawned imports everything, in 2 CPU seconds: two of them show what three would.
+@pytest.mark.parametrize(("context", "workers"), [*((None, count) for count in (None, 0, 1, 3)), ("fork", 1), ("fork", 3), ("spawn", 2)])
 def test_equals_torch(context: str | None, workers: int | None) -> None:
-    if context is not None and workers in (0, None):
-        pytest.skip("processes are a number")
     theirs = torch.utils.data.DataLoader(Squares(11), batch_size=4)
     ours = ndd.DataLoader(Squares(11), batch_size=4, num_workers=workers, multiprocessing_context=context)
     assert len(ours) == len(theirs)
@@ -217,6 +207,7 @@ def test_equals_torch(context: str | None, workers: int | None) -> None:
             assert (x.dtype, y.dtype) == (a.dtype, b.dtype)
 
 
+@pytest.mark.slow
 def test_fork_server() -> None:
     loader = ndd.DataLoader(Squares(6), batch_size=3, multiprocessing_context="forkserver", num_workers=1)
     assert [[values.tolist(), squares.tolist()] for values, squares in loader] == [[[0, 1, 2], [0, 1, 4]], [[3, 4, 5], [9, 16, 25]]]
@@ -318,68 +309,17 @@ def test_in_step_errors(images: list[Path], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("context", CONTEXTS)
 def test_errors_name_the_sample(context: str | None) -> None:
-    loader = ndd.DataLoader(Fragile(9), batch_size=4, multiprocessing_context=context, num_workers=2)
+    workers = 1 if context == "spawn" else 2
+    loader = ndd.DataLoader(Fragile(9), batch_size=4, multiprocessing_context=context, num_workers=workers)
     loop = iter(loader)
     next(loop)
     with pytest.raises(RuntimeError, match=r"readers\.Dataset: sample 1 \(Fragile\[5\]\): ValueError: five is bad") as caught:
         next(loop)
     cause = caught.value.__cause__
     assert isinstance(cause, ValueError) if context is None else "five is bad" in str(cause) and "__getitem__" in str(cause)
-    skipping = ndd.DataLoader(Fragile(9), batch_size=4, multiprocessing_context=context, num_workers=2, on_error="skip")
+    skipping = ndd.DataLoader(Fragile(9), batch_size=4, multiprocessing_context=context, num_workers=workers, on_error="skip")
     assert [x for batch in skipping for x in batch.tolist()] == [0, 1, 2, 3, 4, 6, 7, 8]
     assert [error.sample for error in skipping.reader.errors] == [5]
-
-
-def test_a_worker_that_dies() -> None:
-    loader = ndd.DataLoader(Fragile(9, kill=3), batch_size=4, multiprocessing_context="fork", num_workers=2)
-    with pytest.raises(RuntimeError, match=r"Fragile\[3\]\): its worker process ended with signal 9"):
-        list(loader)
-    rest = ndd.DataLoader(Fragile(9, kill=3), batch_size=9, multiprocessing_context="fork", num_workers=1, on_error="skip")
-    assert [x for batch in rest for x in batch.tolist()] == [0, 1, 2, 4, 6, 7, 8]
-
-
-@pytest.mark.parametrize("on_error", ["raise", "skip"])
-def test_a_worker_that_is_killed_while_it_starts_is_replaced(on_error: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    serve = _worker_processes.serve
-
-    def serve_the_third_time(*arguments: Any) -> None:
-        (tmp_path / str(os.getpid())).touch()
-        if len(list(tmp_path.iterdir())) <= 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        serve(*arguments)
-
-    monkeypatch.setattr(_worker_processes, "serve", serve_the_third_time)
-    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=3, on_error=on_error)
-    for _ in range(2):
-        assert [values.tolist() for values, _ in loader] == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
-    assert loader.reader.errors == ()
-
-
-def test_workers_that_are_always_killed_while_they_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_worker_processes, "serve", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
-    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=2)
-    for _ in range(2):
-        with pytest.raises(RuntimeError, match=r"5 worker processes in a row could not start, the last one ended with signal 9 \(SIGKILL\)"):
-            list(loader)
-
-
-def test_a_worker_that_cannot_be_unpickled_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_worker_processes, "serve", lambda *_: os._exit(3))
-    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=2)
-    with pytest.raises(RuntimeError, match="a worker process could not start: it ended with exit code 3"):
-        list(loader)
-
-
-def test_ctrl_c_does_not_end_workers_that_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    serve = _worker_processes.serve
-
-    def serve_interrupted(*arguments: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        serve(*arguments)
-
-    monkeypatch.setattr(_worker_processes, "serve", serve_interrupted)
-    loader = ndd.DataLoader(Squares(9), batch_size=3, multiprocessing_context="fork", num_workers=2)
-    assert len(list(loader)) == 3
 
 
 def test_what_cannot_be_sent() -> None:
@@ -411,9 +351,56 @@ def test_items_that_are_no_samples() -> None:
         (torch.ones(2, requires_grad=True), TypeError, "requires grad; return it detached"),
         ({"a": torch.eye(2).to_sparse()}, TypeError, r"\['a'\]: a tensor has the memory layout torch.sparse_coo"),
         (2**70, OverflowError, "out of range for int64"),
+        ((1, np.longdouble(1)), TypeError, r"\[1\]: no tensor has the type float128; convert it in the data set"),
+        (np.zeros(2, np.clongdouble), TypeError, "no tensor has the type complex256"),
+        (np.zeros(2, "M8[s]"), TypeError, r"no tensor has the type datetime64\[s\]"),
+        ({"a": np.array(["a", "b"])}, TypeError, r"\['a'\]: no tensor has the type <U1"),
+        (np.array([None]), TypeError, "no tensor has the type object"),
+        (np.zeros(2, [("a", "i4")]), TypeError, "no tensor has the type"),
     ):
         with pytest.raises(error, match=text):
             list(ndd.DataLoader([item, item], batch_size=2))
+
+
+NUMPY_NUMBERS = [*(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)), "bool_", "float16", "float32", "float64", "complex64"]
+
+
+@pytest.mark.parametrize("name", NUMPY_NUMBERS)
+def test_numbers_of_numpy_keep_their_type(name: str) -> None:
+    kind = getattr(np, name)
+    for values in ([kind(0), kind(1)], [np.array(0, kind), np.array(1, kind)], [np.array(0, kind), kind(1)]):
+        (found,) = ndd.DataLoader(values, batch_size=2)
+        assert np.array_equal(found.numpy(), np.array([0, 1], kind))
+        assert found.numpy().dtype == kind
+
+
+def test_numbers_of_several_types() -> None:
+    large = np.uint64(2**64 - 1)
+    (found,) = ndd.DataLoader([large, large], batch_size=2)
+    assert found.tolist() == [2**64 - 1] * 2
+    for values, dtype in (
+        ([np.uint64(1), np.int64(2)], torch.int64),
+        ([1, np.uint64(2)], torch.int64),
+        ([np.bool_(1), np.uint8(2)], torch.uint8),
+        ([np.float32(1), np.float64(2)], torch.float64),
+    ):
+        (found,) = ndd.DataLoader(values, batch_size=2)
+        assert (found.tolist(), found.dtype) == ([1, 2], dtype)
+    with pytest.raises(OverflowError, match="out of range for int64"):
+        list(ndd.DataLoader([1, large], batch_size=2))
+
+
+def test_arrays_of_another_byte_order() -> None:
+    (found,) = ndd.DataLoader([np.array([1, 2], ">i4"), np.array([3, 4], "<i4")], batch_size=2)
+    assert (found.tolist(), found.dtype) == ([[1, 2], [3, 4]], torch.int32)
+    (found,) = ndd.DataLoader([np.array(0.5, ">f8")] * 2, batch_size=2)
+    assert found.tolist() == [0.5, 0.5]
+
+
+def test_times_of_numpy_stay_as_they_are() -> None:
+    for value in (np.datetime64("2020-01-01"), np.timedelta64(3, "s")):
+        (found,) = ndd.DataLoader([value, value], batch_size=2)
+        assert found == [value, value]
 
 
 def collate(items: list[Any]) -> dict[str, Any]:
@@ -445,12 +432,12 @@ class Epochs(torch.utils.data.Sampler[int]):
         return iter([(k + self.epoch) % 6 for k in range(4)])
 
 
-@pytest.mark.parametrize("given", [{"sampler": np.arange(3)}, {"sampler": torch.arange(3)}, {"timeout": np.ones(2)}])
-def test_arrays_are_no_defaults(given: dict[str, Any]) -> None:
-    name = next(iter(given))
+@pytest.mark.parametrize("option", [{"sampler": np.arange(3)}, {"sampler": torch.arange(3)}, {"timeout": np.ones(2)}])
+def test_arrays_are_no_defaults(option: dict[str, Any]) -> None:
+    name = next(iter(option))
     for source in (ndd.ExternalSource(lambda: np.zeros(3)), ndd.readers.File(files=[__file__])):
         with pytest.raises(TypeError, match=f"DataLoader: {name}"):
-            ndd.DataLoader(source, batch_size=2, **given)
+            ndd.DataLoader(source, batch_size=2, **option)
 
 
 def test_samplers_choose_the_samples() -> None:
@@ -459,13 +446,13 @@ def test_samplers_choose_the_samples() -> None:
     assert len(loader) == 2
     weights = [1.0, 0.0, 3.0, 0.0, 2.0, 0.0]
 
-    def weighted(count: int) -> ndd.DataLoader:
+    def make_weighted(count: int) -> ndd.DataLoader:
         return ndd.DataLoader(Squares(6), batch_size=5, sampler=torch.utils.data.WeightedRandomSampler(weights, count), seed=2)
 
-    found = Counter(x for batch, _ in weighted(3000) for x in batch.tolist())
+    found = Counter(x for batch, _ in make_weighted(3000) for x in batch.tolist())
     assert set(found) == {0, 2, 4}
     assert abs(found[2] - 1500) < 150
-    assert_resumable(lambda *_: weighted(300), cuts=[0, 7, 59], worlds=[(1, 1)], batch_sizes=[5])
+    assert_resumable(lambda *_: make_weighted(300), cuts=[0, 7, 59], worlds=[(1, 1)], batch_sizes=[5])
     with pytest.raises(TypeError, match=r"in place of a DistributedSampler .*ndd\.distributed\.shard"):
         ndd.DataLoader(Squares(6), batch_size=2, sampler=torch.utils.data.DistributedSampler(Squares(6), 2, 0))
     with pytest.raises(ValueError, match="exclude each other"):
@@ -543,6 +530,20 @@ def test_diagnosis_of_workers(cores: float, options: dict[str, Any], advice: str
     assert f"waits for Squares; {advice}" in loader.diagnose().replace("give it more", "more")
 
 
+def test_diagnose_names_the_slow_reader_of_several_in_step() -> None:
+    class Slow(torch.utils.data.Dataset[int]):
+        def __len__(self) -> int:
+            return 16
+
+        def __getitem__(self, k: int) -> int:
+            time.sleep(0.002)
+            return k
+
+    loader = ndd.DataLoader({"fast": ndd.readers.Dataset(range(16)), "slow": ndd.readers.Dataset(Slow())}, batch_size=4)
+    list(loader)
+    assert "waits for Slow of the source 'slow', which takes the most time" in loader.diagnose()
+
+
 def test_activity_counts_busy_cores() -> None:
     activity = Activity()
     with activity:
@@ -554,215 +555,6 @@ def test_activity_counts_busy_cores() -> None:
         while time.thread_time() < end:
             pass
     assert 0 < busy.cores() <= 1.05
-
-
-def children() -> set[int]:
-    return {int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit() and _parent(path) == os.getpid()}
-
-
-def _parent(path: pathlib.Path) -> int:
-    try:
-        return int(path.joinpath("stat").read_text().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("context", ["fork", "spawn"])
-def test_nothing_stays_behind(context: str) -> None:
-    def until(condition: Any) -> bool:
-        end = time.monotonic() + 20
-        while not condition() and time.monotonic() < end:
-            gc.collect()
-            time.sleep(0.02)
-        return bool(condition())
-
-    list(ndd.DataLoader(Squares(3), batch_size=2, multiprocessing_context=context, num_workers=1))  # starts what lasts as long as the process
-    gc.collect()
-    time.sleep(0.2)
-    before, threads = children(), threading.active_count()
-    loader = ndd.DataLoader(Squares(30), batch_size=2, multiprocessing_context=context, num_workers=2)
-    list(islice(iter(loader), 2))
-    started = {process.pid for process, _ in loader.reader._processes._group.running.values()}
-    assert len(started - before) == 2
-    assert started <= children()
-    del loader
-    assert until(lambda: not started & children())
-    assert until(lambda: threading.active_count() <= threads)
-
-
-PARENT = """
-import sys, time
-sys.path.insert(0, {tests!r})
-import torch_ndd as ndd
-from _datasets import Squares
-
-if __name__ == "__main__":
-    loader = ndd.DataLoader(Squares(1000, {seconds}, {marker!r}), batch_size=2, multiprocessing_context={context!r}, num_workers=2)
-    loop = iter(loader)
-    if not {seconds}:
-        next(loop)
-    else:
-        loader.prefetch = 1
-        loader.reader._pool(), loader._thread()
-        loop._submit(loader)
-    print(*[process.pid for process, _ in loader.reader._processes._group.running.values()], flush=True)
-    time.sleep(100)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("context", ["fork", "spawn", "forkserver"])
-@pytest.mark.parametrize("seconds", [0, 1000])
-def test_workers_end_with_a_killed_parent(context: str, seconds: int, tmp_path: Path) -> None:
-    script = tmp_path / "parent.py"
-    marker = tmp_path / "marker"
-    script.write_text(PARENT.format(tests=str(Path(_datasets.__file__).parent), context=context, seconds=seconds, marker=str(marker)))
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
-        assert parent.stdout is not None
-        pids = [int(pid) for pid in parent.stdout.readline().split()]
-        assert len(pids) == 2
-        end = time.monotonic() + 120
-        while seconds and (not marker.exists() or marker.stat().st_size < 2) and time.monotonic() < end:
-            time.sleep(0.05)
-        parent.send_signal(signal.SIGKILL)
-    end = time.monotonic() + 20
-    while any(_runs(pid) for pid in pids) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not any(_runs(pid) for pid in pids)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-class Growing(torch.utils.data.Dataset[Any]):
-    """Changes between epochs."""
-
-    def __init__(self) -> None:
-        self.size, self.mosaic = 5, 1
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __getitem__(self, k: int) -> tuple[int, int, int]:
-        if k >= self.size:
-            raise IndexError(k)
-        return k, self.mosaic, os.getpid()
-
-    def change(self) -> None:
-        self.size, self.mosaic = self.size + 2, self.mosaic - 1
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"num_workers": 0},
-        {"prefetch": 0},
-        {"prefetch_queue_depth": 5},
-        {"num_workers": 2, "multiprocessing_context": "fork"},
-        {"num_workers": 2, "multiprocessing_context": "fork", "persistent_workers": False},
-    ],
-    ids=str,
-)
-def test_changes_between_epochs_are_seen(options: dict[str, Any]) -> None:
-    data = Growing()
-    loader = ndd.DataLoader(data, batch_size=2, shuffle=True, seed=1, **options)
-    processes = set()
-    for epoch in range(3):
-        assert len(loader) == -(-data.size // 2)
-        numbers, mosaic, pids = (torch.cat(column).tolist() for column in zip(*loader, strict=True))
-        assert sorted(numbers) == list(range(data.size))
-        assert set(mosaic) == {1 - epoch}
-        assert not set(pids) & processes
-        processes |= set(pids) - {os.getpid()}
-        data.change()
-    loader.state_dict()
-    for _ in loader:
-        break
-    data.change()
-    assert sum(len(numbers) for numbers, *_ in loader) == data.size  # also after a loop that was left
-
-
-def test_persistent_workers_keep_their_processes() -> None:
-    data = Growing()
-    loader = ndd.DataLoader(data, batch_size=1, num_workers=1, multiprocessing_context="fork", persistent_workers=True)
-    pids = []
-    for _ in range(2):
-        pids.append({pid.item() for _, _, pid in loader})
-        data.mosaic = 0
-    assert pids[0] == pids[1]
-    stream = ndd.DataLoader(Stream(3), lambda *_: torch.tensor(0), batch_size=1, multiprocessing_context="fork", persistent_workers=True)
-    list(stream)
-    kept = stream.reader._processes
-    list(stream)
-    assert stream.reader._processes is kept
-
-
-class Rates(torch.utils.data.IterableDataset[Any]):
-    rate = 1
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter([self.rate] * 4)
-
-
-@pytest.mark.parametrize("context", [None, "fork"])
-def test_changes_of_iterables_are_seen(context: str | None) -> None:
-    data = Rates()
-    loader = ndd.DataLoader(data, batch_size=2, multiprocessing_context=context)
-    for rate in (1, 2, 3):
-        data.rate = rate
-        assert [batch.tolist() for batch in loader] == [[rate, rate]] * 2
-
-
-def test_changes_in_step_and_of_samplers_are_seen() -> None:
-    value, other = Growing(), Growing()
-    loader = ndd.DataLoader({"a": value, "b": other}, batch_size=2)
-    for _ in range(3):
-        assert sum(len(batch["a"][0]) for batch in loader) == value.size
-        assert len(loader) == -(-value.size // 2)
-        value.change()
-        other.change()
-    weights = torch.tensor([1.0, 0.0])
-    sampler = torch.utils.data.WeightedRandomSampler(weights, 6)
-    sampled = ndd.DataLoader([0, 1], batch_size=2, sampler=sampler)
-    assert {x for batch in sampled for x in batch.tolist()} == {0}
-    sampler.weights = torch.tensor([0.0, 1.0])
-    assert {x for batch in sampled for x in batch.tolist()} == {1}
-
-
-def test_changes_are_seen_by_readers_and_states() -> None:
-    data = Growing()
-    reader = ndd.readers.Dataset(data, 2)
-    for epoch in range(3):
-        for capture in (False, True):
-            steps = [(numbers.torch().tolist(), mosaic.torch().tolist()) for numbers, mosaic, _ in reader.next_epoch(capture=capture)]
-            assert {x for numbers, _ in steps for x in numbers} == set(range(data.size))
-            assert {x for _, mosaic in steps for x in mosaic} == {1 - epoch}
-        data.change()
-    loader = ndd.DataLoader(data, batch_size=2)
-    list(loader)
-    state = loader.state_dict()
-    data.change()
-    resumed = ndd.DataLoader(data, batch_size=2)
-    len(resumed)
-    resumed.load_state_dict(state)
-    assert len(resumed) == len(list(resumed)) == -(-data.size // 2)
-    next(iter(loader))
-    state = loader.state_dict()
-    data.change()
-    with pytest.raises(RuntimeError, match=rf"the state is for {data.size - 2} samples, but the data set has {data.size}"):
-        next(iter(_loaded(data, state)))
-
-
-def _loaded(data: Any, state: dict[str, Any]) -> ndd.DataLoader:
-    loader = ndd.DataLoader(data, batch_size=2)
-    loader.load_state_dict(state)
-    return loader
 
 
 def test_a_list_of_readers_is_read_in_step(images: list[Path]) -> None:

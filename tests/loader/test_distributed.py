@@ -73,7 +73,7 @@ def torchrun(processes: int, folder: Path, *options: str) -> str:
     return run.stdout
 
 
-def forked(forks: Forks, processes: int, folder: Path, *options: str) -> list[str]:
+def run_processes(forks: Forks, processes: int, folder: Path, *options: str) -> list[str]:
     """Return the output of each process, started like ``torchrun`` starts them."""
     arguments = options_of(folder, *options)
     runs = [forks.run(SCRIPT, EXAMPLE, *arguments, variables=variables) for variables in torchrun_variables(processes)]
@@ -82,7 +82,7 @@ def forked(forks: Forks, processes: int, folder: Path, *options: str) -> list[st
     return [run.output for run in runs]
 
 
-def seen(folder: Path, run: int, epoch: int, until: int = 10**9) -> Counter[int]:
+def count_seen(folder: Path, run: int, epoch: int, until: int = 10**9) -> Counter[int]:
     """Return how often each image was seen in an epoch by the processes of the run that began at step ``run``, until step ``until``."""
     lines = [list(map(int, line.split())) for file in folder.glob(f"seen/{run}-*.txt") for line in file.read_text().splitlines()]
     return Counter(number for line in lines if line[0] == epoch and line[1] <= until for number in line[2:])
@@ -93,16 +93,16 @@ def test_each_image_once_on_any_number_of_processes(tmp_path: Path, forks: Forks
     first = tmp_path / "2"
     # Saves after step 10 and stops after step 17, as if killed.
     assert torchrun(2, first, "--steps", "17", "--save-every", "10").startswith("epoch 0: 1088 images")
-    assert seen(first, 0, 0).total() == 2 * 17 * 32
-    before = seen(first, 0, 0, until=10)
+    assert count_seen(first, 0, 0).total() == 2 * 17 * 32
+    before = count_seen(first, 0, 0, until=10)
     assert before.total() == 2 * 10 * 32
 
     for processes in (1, 3):
         folder = tmp_path / str(processes)
         shutil.copytree(first / "digits", folder / "digits")
-        output = "".join(forked(forks, processes, folder, "--epochs", "2" if processes == 3 else "1"))
-        assert before + seen(folder, 10, 0) == once
+        output = "".join(run_processes(forks, processes, folder, "--epochs", "2" if processes == 3 else "1"))
+        assert before + count_seen(folder, 10, 0) == once
         assert f"epoch 0: {1797 - before.total()} images" in output
         if processes == 3:  # shards of 599 images; those of the other epoch had another number of steps
             assert "epoch 1: 1797 images" in output
-            assert seen(folder, 10, 1) == once
+            assert count_seen(folder, 10, 1) == once

@@ -418,25 +418,92 @@ class Planned(Model):
         return self.layer(values).mean()
 
 
-def planned_data(files: list[Path], budget: int = 40) -> Any:
+def planned_data(files: list[Path], budget: int = 40, validate: bool = False) -> Any:
     batches = ndd.batches.Packed(budget, list(range(1, FILES + 1)), window=8)
 
     def load(values: ndd.Batch, labels: ndd.Batch, plan: Any) -> Any:
         return ndd.cast(values, dtype=ndd.float32), labels, plan
 
-    return torch_ndd.lightning.DataModule(partial(ndd.readers.File, files=files, random_shuffle=True), train_fn=load, seed=3, batches=batches)
+    def load_validation(**shard: Any) -> Any:
+        return ndd.DataLoader(ndd.readers.File(files=files[:5], **shard), batch_size=5)
+
+    val = load_validation if validate else None
+    return torch_ndd.lightning.DataModule(partial(ndd.readers.File, files=files, random_shuffle=True), val, train_fn=load, seed=3, batches=batches)
 
 
-def test_batches_by_cost_resume(files: list[Path], tmp_path: Path) -> None:
-    whole, saving = Planned(), SaveAlways(tmp_path)
-    trainer_of(tmp_path, callbacks=[saving], max_epochs=2).fit(whole, planned_data(files))
-    for epoch in range(2):
-        assert sorted(label for labels, (_, number) in whole.seen if number == epoch for label in labels) == list(range(FILES))
-    assert len({len([1 for _, (_, number) in whole.seen if number == epoch]) for epoch in range(2)}) == 2  # the epochs differ in length
-    assert len(saving.saved) > 8
-    for before, path in saving.saved[::3]:
+class Totals(L.Callback):
+    """Notes what a progress bar shows: the steps of an epoch."""
+
+    def __init__(self) -> None:
+        self.totals: list[float] = []
+
+    def on_train_epoch_start(self, trainer: Any, module: Any) -> None:
+        self.totals.append(trainer.num_training_batches)
+
+
+def test_the_module_has_a_length_without_a_trainer(files: list[Path]) -> None:
+    loader = planned_data(files).train_dataloader()
+    assert len(loader) == len(list(loader)) > 1
+    # Epochs differ in length.
+    lengths = [(len(loader), len(list(loader))) for _ in range(4)]
+    assert all(promised == found for promised, found in lengths), lengths
+    assert len(set(lengths)) > 1
+
+
+def count_steps(model: Planned, epochs: int) -> list[int]:
+    return [len([1 for _, (_, number) in model.seen if number == epoch]) for epoch in range(epochs)]
+
+
+@pytest.mark.parametrize("options", [{}, {"val_check_interval": 0.5}, {"max_epochs": -1, "max_steps": 17}], ids=str)
+def test_the_trainer_knows_the_steps_of_each_epoch(files: list[Path], tmp_path: Path, options: dict[str, Any]) -> None:
+    model, totals = Planned(), Totals()
+    options = {"max_epochs": 3, **options}
+    trainer = trainer_of(tmp_path, callbacks=[totals], **options)
+    trainer.fit(model, planned_data(files, validate=True))
+    if "max_steps" not in options:
+        assert len(set(totals.totals)) > 1
+        assert totals.totals == count_steps(model, 3)
+        assert trainer.estimated_stepping_batches == 3 * totals.totals[-1]
+        assert len(model.validated) == 3 * (2 if "val_check_interval" in options else 1)
+    assert len(model.seen) == options.get("max_steps", sum(totals.totals))
+
+
+@pytest.mark.parametrize("kind", ["costs are read with the samples", "too many samples to plan"])
+def test_epochs_without_a_known_number_of_steps_are_whole(kind: str, files: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def data() -> Any:
+        if kind.startswith("too"):
+            return planned_data(files)
+
+        def load(values: ndd.Batch, labels: ndd.Batch, plan: Any) -> Any:
+            return ndd.cast(values, dtype=ndd.float32), labels, plan
+
+        batches = ndd.batches.Packed(40, lambda values, labels: labels.torch().flatten() + 1, window=8)
+        return torch_ndd.lightning.DataModule(partial(ndd.readers.File, files=files, random_shuffle=True), train_fn=load, seed=3, batches=batches)
+
+    monkeypatch.setattr("torch_ndd.lightning._MAX_PLANNED", 20)
+    model, totals, saving = Planned(), Totals(), SaveAlways(tmp_path)
+    trainer_of(tmp_path, callbacks=[totals, saving], max_epochs=3).fit(model, data())
+    assert totals.totals == [float("inf")] * 3
+    for epoch in range(3):
+        assert sorted(label for labels, (_, number) in model.seen if number == epoch for label in labels) == list(range(FILES))
+    last = count_steps(model, 1)[0]
+    for before, path in [saving.saved[3], *(saved for saved in saving.saved if saved[0] == last)]:
         rest = Planned()
-        trainer_of(tmp_path, max_epochs=2).fit(rest, planned_data(files), ckpt_path=path)
+        trainer_of(tmp_path, max_epochs=3).fit(rest, data(), ckpt_path=path)
+        assert rest.seen == model.seen[before:], path
+
+
+@pytest.mark.parametrize("validate", [False, True])
+def test_batches_by_cost_resume(files: list[Path], tmp_path: Path, validate: bool) -> None:
+    whole, saving = Planned(), SaveAlways(tmp_path)
+    trainer_of(tmp_path, callbacks=[saving], max_epochs=3).fit(whole, planned_data(files, validate=validate))
+    for epoch in range(3):
+        assert sorted(label for labels, (_, number) in whole.seen if number == epoch for label in labels) == list(range(FILES))
+    assert len(set(count_steps(whole, 3))) > 1  # the epochs differ in length
+    assert len(saving.saved) > 8
+    for before, path in saving.saved:
+        rest = Planned()
+        trainer_of(tmp_path, max_epochs=3).fit(rest, planned_data(files, validate=validate), ckpt_path=path)
         assert rest.seen == whole.seen[before:], path
     before, path = saving.saved[2]
     other = Planned()

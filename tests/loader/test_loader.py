@@ -332,7 +332,7 @@ def test_it_runs_ahead_within_its_bounds(images: list[Path]) -> None:
         calls.append(1)
         return ndd.resize(ndd.decoders.image(files), size=[100, 100])
 
-    def settled(expected: int) -> bool:
+    def is_settled(expected: int) -> bool:
         end = time.monotonic() + 10
         while len(calls) < expected and time.monotonic() < end:
             time.sleep(0.001)
@@ -340,17 +340,17 @@ def test_it_runs_ahead_within_its_bounds(images: list[Path]) -> None:
         return len(calls) == expected
 
     loop = iter(loader_of(images, fn=fn, prefetch=3))
-    assert settled(0)
+    assert is_settled(0)
     next(loop)
-    assert settled(4)
+    assert is_settled(4)
     next(loop)
-    assert settled(5)
+    assert is_settled(5)
     size = 4 * 100 * 100 * 3
     for bound, expected in ((1, 2), (size + 1, 3), (3 * size, 4)):
         calls.clear()
         loop = iter(loader_of(images, fn=fn, prefetch=5, prefetch_bytes=bound))
         next(loop)
-        assert settled(expected)
+        assert is_settled(expected)
 
 
 def test_seeds_repeat_the_order(images: list[Path]) -> None:

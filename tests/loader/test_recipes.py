@@ -42,13 +42,13 @@ def loader_of(files: list[Path], rank: int, world: int) -> ndd.DataLoader:
 
 
 @pytest.fixture
-def expected(files: list[Path]) -> list[list[float]]:
+def reference_batches(files: list[Path]) -> list[list[float]]:
     """The batches of three epochs."""
     loader = loader_of(files, 0, 1)
     return [batch["x"].flatten().tolist() for _ in range(3) for batch in loader]
 
 
-def test_training_with_fabric_resumes(files: list[Path], tmp_path: Path, expected: list[list[float]]) -> None:
+def test_training_with_fabric_resumes(files: list[Path], tmp_path: Path, reference_batches: list[list[float]]) -> None:
     lightning = pytest.importorskip("lightning")
     checkpoint = tmp_path / "state.ckpt"
 
@@ -70,11 +70,11 @@ def test_training_with_fabric_resumes(files: list[Path], tmp_path: Path, expecte
         fabric.save(checkpoint, state)
         return seen
 
-    assert train(4) + train(5) + train(9) == expected
+    assert train(4) + train(5) + train(9) == reference_batches
 
 
 @pytest.mark.slow
-def test_hugging_face(files: list[Path], tmp_path: Path, expected: list[list[float]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hugging_face(files: list[Path], tmp_path: Path, reference_batches: list[list[float]], monkeypatch: pytest.MonkeyPatch) -> None:
     # transformers imports torchaudio if it is installed, which fails if it was built for another torch. It is not used here.
     unused = ModuleType("torchaudio")
     unused.__spec__ = ModuleSpec("torchaudio", None)
@@ -124,6 +124,6 @@ def test_hugging_face(files: list[Path], tmp_path: Path, expected: list[list[flo
         assert trainer.state.global_step == 18
         return list(seen)
 
-    assert train() == expected
+    assert train() == reference_batches
     for step in (1, 5, 6, 7, 11, 12, 17):
-        assert train(tmp_path / f"out/checkpoint-{step}") == expected[step:], f"resumed after step {step}"
+        assert train(tmp_path / f"out/checkpoint-{step}") == reference_batches[step:], f"resumed after step {step}"

@@ -146,7 +146,7 @@ def test_after_another_map(reverse: bool) -> None:
         np.testing.assert_allclose(result, reference(values, reverse_order=reverse, **args), atol=TOLERANCE)
 
 
-def test_frames() -> None:
+def test_arguments_per_frame() -> None:
     offsets, angles = np.float32([[1, 2], [3, 4], [5, 6]]), [0.0, 30.0, 90.0]
     turned = transforms.rotation(angle=ndd.per_frame(angles), center=[1.0, 2.0])
     assert (turned.shape, turned.layout) == ((3, 2, 3), "F**")
@@ -166,7 +166,7 @@ def test_a_matrix_of_shears() -> None:
     assert torch.equal(flat.torch(), transforms.shear(shear=np.arange(1.0, 7.0).reshape(3, 2)).torch())
 
 
-def test_dimensions() -> None:
+def test_numbers_of_dimensions() -> None:
     for dims in range(1, 7):
         assert transforms.translation(offset=[1.0] * dims).shape == (dims, dims + 1)
     assert transforms.scale(scale=2.0).shape == (1, 2)

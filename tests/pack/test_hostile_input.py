@@ -196,10 +196,10 @@ def test_hidden_folders_are_left_out_with_a_warning(tmp_path: Path) -> None:
     source = tmp_path / "source"
     for name in ("cat/1.jpg", "dog/2.jpg", ".ipynb_checkpoints/1-checkpoint.jpg", "cat/.ipynb_checkpoints/1-checkpoint.jpg"):
         save_image(source / name)
-    with pytest.warns(UserWarning, match=r"hidden folders in .*: .ipynb_checkpoints") as told:
+    with pytest.warns(UserWarning, match=r"hidden folders in .*: .ipynb_checkpoints") as warned:
         data = ndd.ImageFolder(source)
-    assert (len(told), data.classes, data.targets) == (1, ["cat", "dog"], [0, 1])
-    assert told[0].filename == __file__
-    with pytest.warns(UserWarning, match="hidden folders") as told:
+    assert (len(warned), data.classes, data.targets) == (1, ["cat", "dog"], [0, 1])
+    assert warned[0].filename == __file__
+    with pytest.warns(UserWarning, match="hidden folders") as warned:
         assert pack(source, tmp_path / "target").images == 2
-    assert len(told) == 1
+    assert len(warned) == 1

@@ -34,7 +34,7 @@ def picture(height: int, width: int, seed: int) -> Image.Image:
     return Image.fromarray(coarse).resize((width, height), Image.Resampling.BICUBIC)
 
 
-def opened(path: Path) -> Image.Image:
+def open_image(path: Path) -> Image.Image:
     return Image.open(io.BytesIO(path.read_bytes()))
 
 
@@ -110,8 +110,8 @@ def test_without_classes_and_orientation(tmp_path: Path) -> None:
     picture(80, 200, 1).save(source / "a.jpg", exif=exif)
     picture(80, 200, 1).convert("L").save(source / "b.png")
     assert pack(source, target, shorter=40, format="folder").images == 2
-    assert opened(target / "a.jpg").size == (40, 100)
-    assert opened(target / "b.jpg").mode == "L"
+    assert open_image(target / "a.jpg").size == (40, 100)
+    assert open_image(target / "b.jpg").mode == "L"
     assert not (target / "classes.txt").exists()
     assert pack(source, target, shorter=40, format="folder").resumed == 1  # all is there
 
@@ -119,7 +119,7 @@ def test_without_classes_and_orientation(tmp_path: Path) -> None:
 def test_pillow_encodes_where_there_is_no_libjpeg(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_scale, "libjpeg_version", lambda: None)
     assert pack(source, tmp_path / "a", shorter=30, format="folder", per_shard=4).images == 12
-    assert {min(opened(path).size) for path in (tmp_path / "a").rglob("*.jpg")} == {30}
+    assert {min(open_image(path).size) for path in (tmp_path / "a").rglob("*.jpg")} == {30}
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(RuntimeError, match="needs an encoder: pip install pillow"):
         pack(source, tmp_path / "b", shorter=30)
@@ -220,7 +220,7 @@ def test_coco_follows_the_images(tmp_path: Path) -> None:
     before = json.loads(annotations.read_text())
     assert (result["info"], result["categories"]) == (before["info"], before["categories"])
     for image in result["images"]:
-        assert opened(target / image["file_name"]).size == (image["width"], image["height"])
+        assert open_image(target / image["file_name"]).size == (image["width"], image["height"])
         assert image["license"] == 4
     of_image = {image["id"]: image for image in result["images"]}
     for item in result["annotations"]:
@@ -249,15 +249,15 @@ def test_coco_in_archives(tmp_path: Path) -> None:
 
 def test_coco_that_does_not_suit(tmp_path: Path) -> None:
     annotations = coco_of(tmp_path / "source")
-    said = json.loads(annotations.read_text())
-    said["images"][1]["height"] += 1
-    annotations.write_text(json.dumps(said))
+    document = json.loads(annotations.read_text())
+    document["images"][1]["height"] += 1
+    annotations.write_text(json.dumps(document))
     with pytest.raises(RuntimeError, match=r"1.png: it has 200x100 pixels, but its annotations are for 201x100"):
         pack(tmp_path / "source", tmp_path / "target", annotations=annotations)
     result = pack(tmp_path / "source", tmp_path / "target", annotations=annotations, on_error="skip")
     assert result.images == 3
-    said["images"][1]["file_name"] = "none.png"
-    annotations.write_text(json.dumps(said))
+    document["images"][1]["file_name"] = "none.png"
+    annotations.write_text(json.dumps(document))
     with pytest.raises(ValueError, match=r"1 images of .* are not in .*, such as 'none.png'"):
         pack(tmp_path / "source", tmp_path / "other", annotations=annotations)
     annotations.write_text("[1]")
@@ -318,10 +318,10 @@ def test_a_full_disk(tmp_path: Path, forks: Forks) -> None:
 def test_two_at_once(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = tmp_path / "target"
 
-    def again(*given: Any) -> Any:
+    def again(*arguments: Any) -> Any:
         with pytest.raises(RuntimeError, match="another process is at work"):
             pack(source, target)
-        return run(*given)
+        return run(*arguments)
 
     run = packing._run
     monkeypatch.setattr(packing, "_run", again)

@@ -141,7 +141,7 @@ def test_an_operator_is_added(tmp_path: Path, pytests: Forks) -> None:
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     library = tmp_path / "torch_ndd" / "_C.so"
 
-    def tested(*arguments: str, library: Path = library) -> str:
+    def run_tests(*arguments: str, library: Path = library) -> str:
         process = pytests.run(PYTEST, tmp_path, *arguments, "-k", "amplify", variables={"TORCH_NDD_LIBRARY": str(library)})
         process.wait(300)
         return process.output + process.errors
@@ -152,14 +152,14 @@ def test_an_operator_is_added(tmp_path: Path, pytests: Forks) -> None:
     add(tmp_path, FUNCTION)
     with (tmp_path / "torch_ndd" / "__init__.py").open("a") as file:
         file.write("from .ops.newcomer import amplify as amplify\n")
-    assert "ndd::amplify needs a kernel" in tested("tests/test_operators.py", library=native.PATH)
+    assert "ndd::amplify needs a kernel" in run_tests("tests/test_operators.py", library=native.PATH)
 
     build(add(tmp_path, KERNEL), library)
-    assert "amplify has no case in tests/ops" in tested("tests/test_operators.py")
+    assert "amplify has no case in tests/ops" in run_tests("tests/test_operators.py")
 
     add(tmp_path, CASES)
     project = [f"tests/project/test_{name}.py" for name in ("docstrings", "package")]
-    output = tested("tests/test_operators.py", *project, "tests/ops/test_frame_counts.py", CASES)
+    output = run_tests("tests/test_operators.py", *project, "tests/ops/test_frame_counts.py", CASES)
     passed = re.search(r"= (\d+) passed(?!.* error)", output)  # failures come before, errors behind
     assert passed, output
     assert int(passed[1]) > 30, output

@@ -120,6 +120,16 @@ def test_train_speech_refuses_a_folder_without_sounds(train_speech: ModuleType, 
         train_speech.main([str(tmp_path)])
 
 
+def test_train_asr_learns_and_resumes(tmp_path: Path) -> None:
+    pytest.importorskip("soundfile")
+    arguments = ["--sentences", "60", "--seconds", "20", "--checkpoint", str(tmp_path / "x.pt")]
+    losses = load("train_asr").main([*arguments, "--epochs", "3"])
+    assert 0 < losses[-1] < 0.7 * losses[0]
+    resumed = load("train_asr").main([*arguments, "--epochs", "4"])
+    assert 0 < len(resumed) < len(losses)
+    assert resumed[-1] < losses[-1]
+
+
 @pytest.fixture
 def train_detection(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.delenv("DALI_EXTRA_PATH", raising=False)
@@ -157,7 +167,7 @@ def test_train_detection_refuses_a_folder_without_annotations(train_detection: M
         train_detection.main([str(tmp_path)])
 
 
-def logged(file: Path) -> list[tuple[int, float]]:
+def read_log(file: Path) -> list[tuple[int, float]]:
     return [(step, loss) for step, loss in map(json.loads, file.read_text().splitlines())]
 
 
@@ -176,7 +186,7 @@ def test_resume_training_after_a_kill(tmp_path: Path, forks: Forks) -> None:
             time.sleep(0.002)
         process.send_signal(signal.SIGKILL)
         process.wait()
-        kills.append(logged(log)[-1][0])
+        kills.append(read_log(log)[-1][0])
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -185,10 +195,10 @@ def test_resume_training_after_a_kill(tmp_path: Path, forks: Forks) -> None:
             load("resume_training").main([str(tmp_path / "whole"), "--log", str(expected), *options])
     finally:
         torch.set_num_threads(threads)
-    steps = logged(expected)
+    steps = read_log(expected)
     assert [step for step, _ in steps] == list(range(1, 114))
     # Steps between the last checkpoint and a kill are repeated.
-    assert set(logged(log)) == set(steps)
+    assert set(read_log(log)) == set(steps)
     print(f"killed after steps {kills[0]} and {kills[1]} of {len(steps)}: all losses as without")
 
 
@@ -230,10 +240,17 @@ def test_ray_preprocess(tmp_path: Path) -> None:
     assert "epoch 0, step 29: loss" in run.stdout
 
 
-def test_pipeline_resnet50_recognises_digits(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "accuracy"),
+    [(["--epochs", "1", "--steps", "3"], 0), pytest.param(["--epochs", "2"], 90, marks=pytest.mark.slow)],
+    ids=["three steps", "two epochs"],
+)
+def test_pipeline_resnet50_recognises_digits(
+    arguments: list[str], accuracy: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)
-    assert load("pipeline_resnet50").main(["--epochs", "2", "--threads", "2"]) >= 90
-    assert "epoch 2: loss " in capsys.readouterr().out
+    assert load("pipeline_resnet50").main([*arguments, "--threads", "2"]) >= accuracy
+    assert f"epoch {arguments[1]}: loss " in capsys.readouterr().out
 
 
 def test_pipeline_resnet50_is_the_same_program_on_dali(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ LAYERS = (
     ("_doctor", "pack", "readers", "_show._timeline"),
     ("batches", "distributed", "experimental", "index", "pytorch", "sizes", "transformers"),
     ("loader",),
-    ("lightning", "ray", "torchvision"),
+    ("albumentations", "lightning", "ray", "torchvision"),
     ("dali._graph", "dali._policies", "dali.pickling"),
     ("dali.data_node",),
     ("dali.types",),
@@ -54,13 +54,18 @@ class Import:
 
     importer: str
     imported: str
-    name: str | None  # of what is taken from the module, if it is no module
+    name: str | None  # of what is taken from the module, if it is not a module
     line: int
     late: bool  # inside a function
 
     def __str__(self) -> str:
         where = " inside a function" if self.late else ""
         return f"{self.importer or '__init__'} imports {self.imported or 'the package'}{where} (line {self.line})"
+
+
+@functools.cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
 
 
 def sources(root: Path) -> dict[str, Path]:
@@ -108,10 +113,10 @@ def imports(modules: dict[str, Path], importer: str, package: str = "torch_ndd")
                 continue  # a package loads its own modules when they are first used
             yield from visit(child, late or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda))
 
-    yield from visit(ast.parse(modules[importer].read_text()), False)
+    yield from visit(parse(modules[importer]), False)
 
 
-def executed(value: Import) -> set[str]:
+def list_executed(value: Import) -> set[str]:
     """Return the modules that an import executes: also the packages around the module, except those that the importer is in."""
     parts = value.imported.split(".")
     around = {".".join(parts[:k]) for k in range(1, len(parts))}
@@ -122,14 +127,14 @@ def cycles(found: list[Import]) -> list[str]:
     """Return a description of one cycle for each import that is part of any."""
     edges: dict[str, dict[str, Import]] = {}
     for value in found:
-        for module in executed(value) - {value.importer}:
+        for module in list_executed(value) - {value.importer}:
             edges.setdefault(value.importer, {}).setdefault(module, value)
-    texts, told = [], set()
+    texts, reported = [], set()
     for value in found:
-        for start in sorted(executed(value) - {value.importer}):
+        for start in sorted(list_executed(value) - {value.importer}):
             way = _way(edges, start, value.importer)
-            if way is not None and frozenset({value, *way}) not in told:
-                told.add(frozenset({value, *way}))
+            if way is not None and frozenset({value, *way}) not in reported:
+                reported.add(frozenset({value, *way}))
                 texts.append(", ".join(map(str, (value, *way))))
     return texts
 
@@ -195,24 +200,23 @@ def private_attributes(package: dict[str, Path]) -> Iterator[str]:
     def folder(module: str) -> str:
         return module.partition(".")[0] if "." in module or package[module].name == "__init__.py" else ""
 
-    trees = {module: ast.parse(path.read_text()) for module, path in package.items()}
     names: dict[str, set[str]] = {}
-    for module, tree in trees.items():
-        for node in ast.walk(tree):
+    accesses: list[tuple[str, ast.Attribute]] = []
+    for module, path in package.items():
+        for node in ast.walk(parse(path)):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 names.setdefault(node.name, set()).add(folder(module))
             elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 names.setdefault(node.attr, set()).add(folder(module))
             elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 names.setdefault(node.id, set()).add(folder(module))
-    for module, tree in trees.items():
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Attribute) or not node.attr.startswith("_") or node.attr.startswith("__"):
-                continue
-            own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-            places = names.get(node.attr, set())
-            if not own and places and folder(module) not in places and node.attr not in PUBLIC:
-                yield f"{module} uses {ast.unparse(node)}, of {' or '.join(sorted(places))} (line {node.lineno})"
+            if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not node.attr.startswith("__"):
+                accesses.append((module, node))
+    for module, node in accesses:
+        own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+        places = names.get(node.attr, set())
+        if not own and places and folder(module) not in places and node.attr not in PUBLIC:
+            yield f"{module} uses {ast.unparse(node)}, of {' or '.join(sorted(places))} (line {node.lineno})"
 
 
 def test_no_private_attribute_of_another_package() -> None:

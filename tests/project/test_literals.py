@@ -11,11 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _public_api import functions_with_choices
+from _public_api import dali_choices, functions_with_choices
 from PIL import Image
 from test_operators import CASES
 
 import torch_ndd as ndd
+from torch_ndd import dali
+from torch_ndd.dali import auto_aug
+from torch_ndd.dali.experimental.torchvision.v2.functional import to_pil_image
+from torch_ndd.dali.plugin.pytorch.loader_evaluator import LoaderEvaluator
 
 
 def drain(reader: Any) -> None:
@@ -39,6 +43,13 @@ def image_folder(folder: Path) -> Any:
 
 def rows() -> Any:
     return pytest.importorskip("datasets").Dataset.from_dict({"x": [1]})
+
+
+def parallel_pipeline(**choice: Any) -> dali.Pipeline:
+    pipe = dali.Pipeline(1, 1, None, **choice)
+    with pipe:
+        pipe.set_outputs(dali.fn.external_source([[1]], parallel=True, batch=True))
+    return pipe
 
 
 Call = Callable[..., Any]
@@ -103,12 +114,17 @@ CALLS: dict[str, Call] = {
     "torchvision.tv_tensors.BoundingBoxes": lambda folder, **choice: ndd.torchvision.tv_tensors.BoundingBoxes(
         ndd.batch(np.zeros((1, 1, 4))), format="XYXY", canvas_size=(1, 1), **choice
     ),
+    "dali.Pipeline": lambda folder, **choice: parallel_pipeline(**choice).build(),
+    "dali.auto_aug.augmentations.augmentation": lambda folder, **choice: auto_aug.augmentations.augmentation(**choice)(lambda images, size: images),
+    "dali.auto_aug.auto_augment.auto_augment": lambda folder, **choice: auto_aug.auto_augment.auto_augment(images(), **choice),
+    "dali.experimental.torchvision.v2.functional.to_pil_image": lambda folder, **choice: to_pil_image(np.zeros((3, 3, 3), np.uint8), **choice),
+    "dali.plugin.pytorch.loader_evaluator.LoaderEvaluator": lambda folder, **choice: LoaderEvaluator([[1]], **choice),
 }
 # An argument on which the other one depends.
 NEEDED = {"cache_type": {"cache_size": 1}}
 
 
-CHOICES = list(functions_with_choices())
+CHOICES = [*functions_with_choices(), *dali_choices()]
 
 
 def call_with(name: str, folder: Path, **argument: str) -> str:

@@ -3,13 +3,16 @@
 
 import importlib.metadata
 import inspect
+import json
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from _forks import IMPORT_AGAIN, Forks
 
 import torch_ndd as ndd
 from torch_ndd._core import native
@@ -20,8 +23,28 @@ def output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
-def python(code: str) -> str:
-    return output(sys.executable, "-c", code)
+# A new interpreter that imports torch, torch_ndd, and at last the compiler, and what it finds after each.
+IMPORTS = """
+import json, os, sys, torch
+def threads(): return len(os.listdir("/proc/self/task"))
+before = threads()
+import torch_ndd as ndd
+found = {"threads": threads() - before, "libraries": open("/proc/self/maps").read(), "modules": sorted(sys.modules)}
+image = torch.arange(12, dtype=torch.uint8).reshape(1, 2, 2, 3)
+def brighter(x): return ndd.brightness(ndd.flip(ndd.as_batch(x, layout="HWC")), brightness=2.0).torch()
+brighter_image = torch.compile(brighter, fullgraph=True, backend="aot_eager")(image)
+found |= {"compiler": "torch._dynamo" in sys.modules, "compiles": torch.equal(brighter_image, image.flip(2) * 2)}
+try:
+    torch.compile(lambda x: ndd.augment.rand_augment(ndd.as_batch(x, layout="HWC")).torch(), fullgraph=True, backend="aot_eager")(image)
+except torch._dynamo.exc.Unsupported as error:
+    found["error"] = str(error)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def fresh_import() -> dict[str, Any]:
+    return json.loads(output(sys.executable, "-c", IMPORTS))
 
 
 def test_only_the_stable_abi_of_torch_is_used() -> None:
@@ -66,41 +89,28 @@ def test_a_body_needs_launch_where_the_kernel_takes_something_else(monkeypatch: 
         ndd.brightness(torch.zeros(2, 3, 1))
 
 
-def test_missing_library_is_an_import_error(tmp_path: Path) -> None:
+def test_missing_library_is_an_import_error(forks: Forks, tmp_path: Path) -> None:
     missing = tmp_path / "_C.so"
-    code = f"import os; os.environ['TORCH_NDD_LIBRARY'] = {str(missing)!r}\ntry: import torch_ndd\nexcept ImportError as error: print(error)"
-    text = python(code)
-    assert f"{missing} is missing" in text
-    assert "pip install" in text
+    run = forks.run(IMPORT_AGAIN, variables={"TORCH_NDD_LIBRARY": str(missing)})
+    assert run.wait() == 1
+    assert f"{missing} is missing" in run.errors
+    assert "pip install" in run.errors
 
 
-def test_import_starts_no_threads_and_loads_no_codecs() -> None:
-    code = """
-import os, torch
-def threads(): return len(os.listdir("/proc/self/task"))
-before = threads()
-import torch_ndd
-libraries = open("/proc/self/maps").read()
-print(threads() - before, "libnvimgcodec.so" in libraries, "nvidia.dali" in __import__("sys").modules)
-"""
-    assert python(code) == "0 False False\n"
+def test_import_starts_no_threads_and_loads_no_codecs(fresh_import: dict[str, Any]) -> None:
+    assert fresh_import["threads"] == 0
+    assert native.PATH.name in fresh_import["libraries"]
+    assert "libnvimgcodec.so" not in fresh_import["libraries"]
+    assert "nvidia.dali" not in fresh_import["modules"]
 
 
-def test_import_does_not_import_the_compiler() -> None:
-    code = """
-import sys, torch
-import torch_ndd as ndd
-print("torch._dynamo" in sys.modules, "sympy" in sys.modules)
-image = torch.arange(12, dtype=torch.uint8).reshape(1, 2, 2, 3)
-def brighter(x): return ndd.brightness(ndd.flip(ndd.as_batch(x, layout="HWC")), brightness=2.0).torch()
-flipped = torch.compile(brighter, fullgraph=True, backend="aot_eager")
-print("torch._dynamo" in sys.modules, torch.equal(flipped(image), image.flip(2) * 2))
-try:
-    torch.compile(lambda x: ndd.augment.rand_augment(ndd.as_batch(x, layout="HWC")).torch(), fullgraph=True, backend="aot_eager")(image)
-except torch._dynamo.exc.Unsupported as error:
-    print("it reads the random numbers" in str(error))
-"""
-    assert python(code).split() == ["False", "False", "True", "True", "True"]
+def test_import_does_not_import_the_compiler(fresh_import: dict[str, Any]) -> None:
+    assert "torch" in fresh_import["modules"]
+    assert "torch._dynamo" not in fresh_import["modules"]
+    assert "sympy" not in fresh_import["modules"]
+    assert fresh_import["compiler"]
+    assert fresh_import["compiles"]
+    assert "it reads the random numbers" in fresh_import["error"]
 
 
 def test_a_wheel_has_the_library_alone(tmp_path: Path) -> None:
@@ -115,9 +125,8 @@ def test_a_wheel_has_the_library_alone(tmp_path: Path) -> None:
     assert any(name.endswith("/THIRD_PARTY_NOTICES.txt") for name in names)
 
 
-def test_import_leaves_benchmarks_and_tests_alone() -> None:
-    code = "import sys, torch_ndd\nfor name in sorted(sys.modules): print(name)"
-    loaded = {name.partition(".")[0] for name in python(code).split()}
+def test_import_leaves_benchmarks_and_tests_alone(fresh_import: dict[str, Any]) -> None:
+    loaded = {name.partition(".")[0] for name in fresh_import["modules"]}
     assert "torch_ndd" in loaded
     assert not loaded & {"benchmarks", "tests", "pytest", "rich", "psutil"}
 

@@ -20,7 +20,7 @@ def crc32c(data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def masked(data: bytes) -> bytes:
+def mask_checksum(data: bytes) -> bytes:
     crc = crc32c(data)
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
@@ -58,7 +58,7 @@ def example(features: Mapping[str, bytes]) -> bytes:
 
 def tfrecord(message: bytes) -> bytes:
     length = struct.pack("<Q", len(message))
-    return length + masked(length) + message + masked(message[:64])  # the second checksum is not read
+    return length + mask_checksum(length) + message + mask_checksum(message[:64])  # the second checksum is not read
 
 
 def write_records(path: Path, records: Sequence[bytes], index: str) -> Path:

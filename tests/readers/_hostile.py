@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 Write = Callable[[bytes], None]
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
-# A server stops by itself, whatever the client does.
+# A server stops on its own, whatever the client does.
 _SECONDS = 8.0
 
 

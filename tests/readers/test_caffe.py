@@ -24,7 +24,7 @@ def labels(steps: Any) -> list[int]:
     return [value for _, label in steps for value in label.torch().flatten().tolist()]
 
 
-def test_samples(path: str) -> None:
+def test_samples_have_images_and_labels(path: str) -> None:
     (images, numbers), *_ = ndd.readers.Caffe(path=path).next_epoch(13)
     assert images.shape == [(i + 1,) for i in range(13)]
     assert numbers.torch().flatten().tolist() == list(range(13))
@@ -32,7 +32,7 @@ def test_samples(path: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"random_shuffle": True, "seed": 3}], ids=str)
-def test_resume(path: str, options: dict[str, Any]) -> None:
+def test_resumes_anywhere(path: str, options: dict[str, Any]) -> None:
     make = lambda rank, world, size: ndd.readers.Caffe(size, path=path, shard_id=rank, num_shards=world, **options)  # noqa: E731
     assert assert_resumable(make).cuts > 60
 
@@ -71,7 +71,7 @@ def test_bad_samples(tmp_path: Path) -> None:
     assert [error.sample for error in reader.errors] == [2]
 
 
-def test_processes(path: str) -> None:
+def test_workers_share_the_samples(path: str) -> None:
     reader = ndd.readers.Caffe(3, path=path)
     next(reader.next_epoch())  # the database is open when the process forks
     loader = DataLoader(reader, batch_size=None, num_workers=2, multiprocessing_context="fork")
@@ -90,18 +90,18 @@ def test_several_readers_of_a_database(path: str) -> None:
 
 
 def test_databases_are_closed(path: str) -> None:
-    def opened() -> int:
+    def count_open() -> int:
         return sum(os.readlink(value).startswith(path) for value in Path("/proc/self/fd").iterdir() if os.path.lexists(value))
 
     reader = ndd.readers.Caffe(path=path)
     next(reader.next_epoch(3))
-    assert opened() == 1
+    assert count_open() == 1
     del reader  # its threads may still be reading ahead
     deadline = time.monotonic() + 10
-    while opened() and time.monotonic() < deadline:
+    while count_open() and time.monotonic() < deadline:
         gc.collect()
         time.sleep(0.01)
-    assert opened() == 0
+    assert count_open() == 0
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def test_the_end_of_a_source(source: Any, cycle: Any, expected: list[Any]) -> No
     assert calls(source, cycle=cycle) == expected
 
 
-def test_callables() -> None:
+def test_callables_return_batches() -> None:
     values = iter(range(10))
     assert calls(lambda: next(values), 3) == [0, 1, 2]
     assert calls(functools.partial(operator.pow, 2, 3), 2) == [8, 8]
@@ -148,7 +148,7 @@ def with_one(x: int) -> int:
         (lambda: ndd.ExternalSource([1], per_sample=True)(batch_size=0), ValueError, "batch_size"),
     ],
 )
-def test_misuse(make: Callable[[], Any], error: type[Exception], text: str) -> None:
+def test_bad_arguments_are_rejected(make: Callable[[], Any], error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=text):
         make()
 
@@ -200,13 +200,13 @@ def test_captured_loops_exclude_other_uses() -> None:
     assert [n for n in dir(source) if not n.startswith("_")] == ["captured", "next_item"]  # pipelines read items one by one
 
 
-def numbers_of(given: list[Any], buffer: bool = False) -> Callable[[], Iterator[Any]]:
+def numbers_of(yielded: list[Any], buffer: bool = False) -> Callable[[], Iterator[Any]]:
     """A generator function that records how far it was consumed; with one ``buffer`` for all items."""
 
     def numbers() -> Iterator[Any]:
         array = np.zeros((2, 3), np.int32)
         for k in range(6):
-            given.append(k)
+            yielded.append(k)
             array = array if buffer else array.copy()
             array[:] = k
             yield ndd.as_batch(array)
@@ -270,12 +270,12 @@ def test_used_by_an_operator() -> None:
     assert ndd.flip(source(batch_size=2)).layout == "HWC"
 
 
-def looped(source: ndd.ExternalSource, given: int | None = None, steps: int = 3) -> list[Any]:
+def run_in_loop(source: ndd.ExternalSource, yielded: int | None = None, steps: int = 3) -> list[Any]:
     """Return what another source returns in a loop over batches of two."""
     loop = ndd.ExternalSource([ndd.batch([[k], [k]]) for k in range(steps)])
     results = []
     for item in loop.captured(2):
-        value = source(batch_size=given)
+        value = source(batch_size=yielded)
         results.append(value)
         ndd.cast(item, dtype=ndd.float32)
     return results
@@ -283,16 +283,16 @@ def looped(source: ndd.ExternalSource, given: int | None = None, steps: int = 3)
 
 def test_in_a_captured_loop_a_further_source_gives_batches() -> None:
     for source in (None, 2):
-        output = looped(ndd.ExternalSource([[1, 2], [3, 4], [5, 6]]), source)
+        output = run_in_loop(ndd.ExternalSource([[1, 2], [3, 4], [5, 6]]), source)
         assert [result.torch().tolist() for result in output] == [[[1, 2], [1, 2]], [[3, 4], [3, 4]], [[5, 6], [5, 6]]]
-    assert [value.batch_size for value in looped(ndd.ExternalSource([ndd.batch([[1], [2, 3]])] * 3))] == [2, 2, 2]
-    assert [[x.batch_size for x in value] for value in looped(ndd.ExternalSource([(1, [2, 3])] * 3, 2))] == [[2, 2]] * 3
+    assert [value.batch_size for value in run_in_loop(ndd.ExternalSource([ndd.batch([[1], [2, 3]])] * 3))] == [2, 2, 2]
+    assert [[x.batch_size for x in value] for value in run_in_loop(ndd.ExternalSource([(1, [2, 3])] * 3, 2))] == [[2, 2]] * 3
     with pytest.raises(ValueError, match="Expected batch size 2, got 3"):
-        looped(ndd.ExternalSource([ndd.batch([1, 2, 3])] * 3))
+        run_in_loop(ndd.ExternalSource([ndd.batch([1, 2, 3])] * 3))
     with pytest.raises(RuntimeError, match="batch_size=3 in a captured loop whose batch has 2 samples"):
-        looped(ndd.ExternalSource([1] * 3), 3)
+        run_in_loop(ndd.ExternalSource([1] * 3), 3)
     behind = ndd.ExternalSource([1, 2, 3, 4])
-    looped(behind)
+    run_in_loop(behind)
     assert behind().torch().item() == 4
 
 
@@ -306,10 +306,10 @@ def test_the_last_batch_of_a_captured_loop() -> None:
 @pytest.mark.parametrize("items", [0, 1, 2])
 def test_a_source_that_ends_before_the_captured_loop(items: int, cycle: str) -> None:
     def steps() -> Iterator[Any]:
-        yield from looped(ndd.ExternalSource([1] * items, cycle=cycle))
+        yield from run_in_loop(ndd.ExternalSource([1] * items, cycle=cycle))
 
     with pytest.raises(RuntimeError, match="ended before the captured loop"):
         list(steps())
     with pytest.raises(StopIteration):
         ndd.ExternalSource([])()
-    assert len(looped(ndd.ExternalSource([1, 2], cycle="quiet"))) == 3
+    assert len(run_in_loop(ndd.ExternalSource([1, 2], cycle="quiet"))) == 3

@@ -161,10 +161,10 @@ def test_mistakes_show_at_the_first_step(options: dict[str, Any], message: str) 
         reader.get_metadata()
 
 
-@pytest.mark.parametrize("given", [["a", "b"], [None, 1], [1.5, 2], [float("nan"), 1], [1j, 2], ["1", "2.5"]])
-def test_labels_that_are_no_integers(given: list[Any]) -> None:
+@pytest.mark.parametrize("wrong_labels", [["a", "b"], [None, 1], [1.5, 2], [float("nan"), 1], [1j, 2], ["1", "2.5"]])
+def test_labels_that_are_no_integers(wrong_labels: list[Any]) -> None:
     with pytest.raises(TypeError, match=r"labels must be integers, got .*, "):
-        next(ndd.readers.File(files=["1.jpg", "2.jpg"], labels=given).next_epoch())
+        next(ndd.readers.File(files=["1.jpg", "2.jpg"], labels=wrong_labels).next_epoch())
 
 
 @pytest.mark.parametrize(
@@ -297,7 +297,7 @@ def test_state_errors(folder: Path) -> None:
         reader.load_state_dict({})
 
 
-def test_metadata(folder: Path) -> None:
+def test_metadata_of_shards(folder: Path) -> None:
     expected = {"epoch_size": 10, "epoch_size_padded": 12, "number_of_shards": 3, "shard_id": 1, "pad_last_batch": 1, "stick_to_shard": 0}
     reader = reader_of(folder, num_shards=3, shard_id=1, pad_last_batch=True)
     assert reader.get_metadata() == expected
@@ -309,7 +309,7 @@ def test_public_members() -> None:
     protocol = {"state_dict", "load_state_dict", "set_epoch", "errors", "classes"}
     internal = {
         *("begin_pass", "count_batches", "count_batches_left", "count_steps", "describe_bottleneck", "finish", "iter_epoch", "locate_next_batch"),
-        *("has_begun", "is_incomplete", "list_labels", "narrow"),
+        *("expect_random_order", "has_begun", "is_incomplete", "list_labels", "narrow", "read_matching", "read_samples"),
         *("count_epoch_samples", "list_costs", "list_order", "note_errors", "order_state", "start_heads"),
         *("move_to", "parse_state", "prepare_order", "scan", "start"),
     }  # of loaders and pipelines, see torch_ndd/readers/README.md

@@ -34,14 +34,14 @@ def files(tmp_path: Path) -> list[Path]:
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64", "float32", "float64", "uint16", "uint32", "int8"])
-def test_types(tmp_path: Path, dtype: str) -> None:
+def test_types_are_kept(tmp_path: Path, dtype: str) -> None:
     array = (np.arange(24).reshape(2, 3, 4) + 1).astype(dtype)
     ((image,),) = new(files=[write(tmp_path / "a.fits", array)]).next_epoch()
     assert np.asarray(image).dtype == dtype
     assert np.array_equal(np.asarray(image), array)
 
 
-def test_parts(files: list[Path]) -> None:
+def test_parts_of_images(files: list[Path]) -> None:
     reader = new(files=files, hdu_indices=[3, 2])
     result = next(iter(reader.next_epoch(batch_size=7)))
     assert [item.shape[4] for item in result] == [(2, 2), (3, 4)]
@@ -49,7 +49,7 @@ def test_parts(files: list[Path]) -> None:
     assert bytes(ndd.get_property(result[0].select(3), key="source_info").torch()) == bytes(files[3])
 
 
-def test_dtypes(tmp_path: Path) -> None:
+def test_dtypes_are_converted(tmp_path: Path) -> None:
     path = write(tmp_path / "a.fits", np.array([1.5, -7.0, 300.0], np.float32), np.array([1, 2], np.int16))
     for dtypes, expected in (([ndd.uint8, ndd.float32], [[2, 0, 255], [1.0, 2.0]]), (ndd.int64, [[2, -7, 300], [1, 2]])):
         (output,) = new(files=path, hdu_indices=[2, 3], dtypes=dtypes).next_epoch()
@@ -79,7 +79,7 @@ def test_where_files_are(files: list[Path], tmp_path: Path) -> None:
     assert values(new(file_root=tmp_path, files=["4.fits"])) == [4]
 
 
-def test_resumes(files: list[Path]) -> None:
+def test_resumes_anywhere(files: list[Path]) -> None:
     assert_resumable(lambda rank, world, size: new(max_batch_size=size, files=files, shard_id=rank, num_shards=world, random_shuffle=True))
     assert len(list(pickle.loads(pickle.dumps(new(files=files))).next_epoch())) == 7
 
@@ -103,7 +103,7 @@ def test_bad_files(files: list[Path], tmp_path: Path) -> None:
     assert reader.errors[0].source.endswith("bad.fits")
 
 
-def test_arguments(files: list[Path]) -> None:
+def test_bad_arguments_are_rejected(files: list[Path]) -> None:
     for options, reason in (
         ({}, "file_root is required"),
         ({"files": files, "file_list": "x"}, "not both"),
@@ -158,7 +158,7 @@ def test_only_the_hdus_asked_for_are_read() -> None:
 
 
 def test_a_fork_waits_for_threads_in_astropy(files: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child gets the locks of astropy's lazy properties as they are, and nobody there would release them."""
+    """A child gets the locks of astropy's lazy properties as they are, and nothing there would release them."""
     library, entered, read = threading.RLock(), threading.Event(), []
 
     def slow(file: Any, part: int, dtype: Any) -> Any:

@@ -75,7 +75,7 @@ def tiles_of(kind: str, path: Path) -> bytearray:
     [
         # Twice as many rows: pixels are written behind the image.
         ("HCOMPRESS_1", b"\xdd\x99\x00\x00\x00\x10", b"\xdd\x99\x00\x00\x00\x20", "an HCOMPRESS tile is damaged: it is of 32 x 20 pixels"),
-        # A list that is longer than the tile: words behind it are read.
+        # A list that is longer than the tile: words after it are read.
         ("PLIO_1", b"\x00\x00\x00\x07\xff\x9c", b"\x00\x00\x00\x07\x7f\xff", "a PLIO tile is damaged: words 3 to 32767 of"),
     ],
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from _forks import Forks
+from conftest import CI, WHOLE
 
 import torch_ndd as ndd
 
@@ -45,7 +46,7 @@ with open(log, "a", buffering=1) as out:
 
 @pytest.mark.figures
 def test_kill_9(tmp_path: Path, forks: Forks) -> None:
-    """20 processes in sequence, each killed at a random moment, yield the sequence of an uninterrupted one.
+    """Several processes in sequence, each killed at a random moment, yield the sequence of an uninterrupted one.
 
     A process writes a step, then saves; killed between the two, that one step comes again from the state before it.
     """
@@ -56,7 +57,7 @@ def test_kill_9(tmp_path: Path, forks: Forks) -> None:
     kills, repeated, steps = 0, 0, 0
     log, pattern = tmp_path / "log", str(tmp_path / "state/{seq}.json")
     sequence: list[str] = []
-    for _ in range(20):
+    for _ in range(20 if CI or WHOLE else 8):
         log.unlink(missing_ok=True)
         process = forks.run(TRAINING, tmp_path / "files", log, pattern)
         end, wanted = time.monotonic() + 60, generator.randint(1, 60)

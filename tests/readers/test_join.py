@@ -5,6 +5,7 @@ import io
 import json
 import pickle
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd.readers._columns import Keys
+from torch_ndd._core.values.batch import new_batch
 from torch_ndd.readers._key_table import KeyTable, hash_keys
+from torch_ndd.readers._keys import Keys, keys_of
 from torch_ndd.testing import assert_resumable
 
 Join = ndd.readers.Join
@@ -159,7 +161,7 @@ def test_a_joined_source_of_a_mix() -> None:
 
 
 def texts(values: list[bytes]) -> Keys:
-    return Keys(np.frombuffer(b"".join(values), np.uint8), np.cumsum([0, *map(len, values)]), False)
+    return keys_of("readers.Join", "left", values)
 
 
 def test_hashes_differ() -> None:
@@ -169,23 +171,99 @@ def test_hashes_differ() -> None:
     assert hash_keys(texts(values[::-1]), 5).tolist() == hashes.tolist()[::-1]
 
 
+def test_keys_of_all_lengths_are_found() -> None:
+    values = [bytes(range(length)) for length in range(40)]
+    table = KeyTable(lambda: iter([texts(values[:7]), texts(values[7:])]), len(values), 2**64 - 1, lambda first, second: None)
+    assert table.find(texts([*values[::-1], b"missing", b"\0\0"])).tolist() == [*range(39, -1, -1), -1, -1]
+
+
+KEY_TYPES: dict[str, list[Any]] = {
+    "text": [f"{k * 7 % 20:{1 + k % 5}}" for k in range(20)],
+    "text of one length": [f"{k:02}" for k in range(20)],
+    "bytes": [bytes(k) for k in range(20)],
+    "int64": [3 * k - 30 for k in range(20)],
+}
+
+
+@pytest.mark.parametrize("keys", KEY_TYPES.values(), ids=KEY_TYPES)
+def test_columns_of_a_table_are_those_of_its_reader(keys: list[Any], tmp_path: Path) -> None:
+    """Rows of several groups, compared and copied in native code where all columns are contiguous, are equal to those that Arrow takes."""
+    pyarrow = pytest.importorskip("pyarrow")
+    columns = {
+        "empty": ["" if k % 3 else "x" * k for k in range(20)],
+        "small": pyarrow.array([k - 10 for k in range(20)], pyarrow.int8()),
+        "half": pyarrow.array([k / 4 for k in range(20)], pyarrow.float32()),
+        "large": pyarrow.array([str(k) for k in range(20)], pyarrow.large_string()),
+        "day": pyarrow.array(range(20), pyarrow.date32()),
+        "flag": [k % 2 == 0 for k in range(20)],
+        "gap": [None if k % 2 else "a" for k in range(20)],
+        "missing": [None if k % 2 else k / 4 for k in range(20)],
+    }
+    for name, more in (("contiguous", {}), ("mixed", {"pair": [[k, -k] for k in range(20)]})):
+        path = tmp_path / f"{name}.parquet"
+        pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table({"key": keys, **columns, **more}), path, row_group_size=6)
+        right = ndd.readers.Parquet(path=path)
+        order = np.random.default_rng(0).permutation(20)
+        joined = Join([{"key": keys[k], "x": k} for k in order], right, on="key")
+        expected = ndd.readers.Parquet(path=path)
+        expected.scan()
+        places = iter(order)
+        for batch in joined.next_epoch(5):
+            chosen = np.array([next(places) for _ in range(5)])
+            column_of_keys = new_batch(torch.tensor([keys[k] for k in chosen])) if isinstance(keys[0], int) else [keys[k] for k in chosen]
+            matched = right.read_matching("key", keys_of("", "", column_of_keys), chosen)
+            assert (matched is not None) == (name == "contiguous")
+            for column, values in expected.read_samples(chosen).items():
+                if column != "key":
+                    assert batch[column].dtype == values.dtype
+                    for sample, wanted in zip(batch[column].tensors, values.tensors, strict=True):
+                        np.testing.assert_array_equal(sample.torch(), wanted.torch())
+                    assert batch[column].sources[1] == values.sources[1]
+
+
+def test_the_row_groups_of_the_right_stay_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys come in any order, so the right is read as in random order."""
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"key": [f"k{k}" for k in range(64)], "y": range(64)})
+    pytest.importorskip("pyarrow.parquet").write_table(table, tmp_path / "x.parquet", row_group_size=8)
+    loaded, load = [], ndd.readers.Parquet._load_group
+    monkeypatch.setattr(ndd.readers.Parquet, "_load_group", lambda self, group: loaded.append(group) or load(self, group))
+    reader = Join(rows([f"k{k}" for k in range(64)], "x"), ndd.readers.Parquet(path=tmp_path / "x.parquet"), 8, on="key", random_shuffle=True)
+    reader.prepare_order()
+    loaded.clear()
+    assert sorted(numbers(reader, "y", 8)) == list(range(64))
+    assert sorted(loaded) == list(range(8))
+
+
 def test_different_keys_with_one_hash(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
     def colliding(keys: Keys, salt: int) -> np.ndarray:
         calls.append(salt)
-        return np.zeros(len(keys.begins) - 1, np.uint64) if len(calls) == 1 else hash_keys(keys, salt)
+        return np.zeros(len(keys.lengths), np.uint64) if len(calls) == 1 else hash_keys(keys, salt)
 
     monkeypatch.setattr("torch_ndd.readers._key_table.hash_keys", colliding)
     reader = Join(rows("abc", "x"), rows("cab", "y"), on="key")
     assert numbers(reader, "y") == [1, 2, 0]
 
 
+def test_rows_with_other_keys_are_not_delivered(tmp_path: Path) -> None:
+    """The table of keys may have the hash of a missing one: then the rows are compared one by one."""
+    pyarrow = pytest.importorskip("pyarrow")
+    pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table({"key": ["a", "bb", "c"], "y": [0, 1, 2]}), tmp_path / "x.parquet")
+    right = ndd.readers.Parquet(path=tmp_path / "x.parquet")
+    right.scan()
+    for keys, samples in ((["a", "b"], [0, 1]), (["a", "cc"], [0, 1]), (["a", "c"], [0, -1]), (["c", "a"], [0, 2])):
+        assert right.read_matching("key", keys_of("", "", keys), np.array(samples)) is None
+    assert right.read_matching("y", keys_of("", "", ["a"]), np.array([0])) is None
+    assert right.read_matching("z", keys_of("", "", ["a"]), np.array([0])) is None
+
+
 def test_missing_key_with_the_hash_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = Join(rows("axc", "x"), rows("cab", "y"), on="key", missing="skip", max_batch_size=3)
     reader.prepare_order()
     places = {b"a": 1, b"c": 0, b"x": 2}
-    monkeypatch.setattr(KeyTable, "find", lambda self, keys: np.array([places[keys.content(k)] for k in range(len(keys.begins) - 1)]))
+    monkeypatch.setattr(KeyTable, "find", lambda self, keys: np.array([places[keys.content(k)] for k in range(len(keys.lengths))]))
     (batch,) = reader
     assert batch["y"].torch().tolist() == [1, 0]
 
@@ -200,3 +278,33 @@ def test_a_million_keys_of_a_table(tmp_path: Path) -> None:
     found = [value for batch in reader for value in (batch["number"].torch() - batch["x"].torch() * 996).tolist()]
     assert len(json.dumps(reader.state_dict())) < 300
     assert found == list(range(1004))
+
+
+def test_large_unsigned_keys_differ_from_negative_ones() -> None:
+    large = np.array([2**64 - 1, 5, 2**63], np.uint64)
+    right = [{"key": np.asarray(key), "y": k} for k, key in enumerate(large)]
+    batch = next(Join([{"key": np.asarray(key), "x": k} for k, key in enumerate(large[::-1])], right, on="key").next_epoch(3))
+    assert batch["y"].torch().tolist() == [2, 1, 0]
+    with pytest.raises(RuntimeError, match="right has no sample with the key -1"):
+        list(Join([{"key": np.array(-1), "x": 0}], right, on="key").next_epoch(1))
+    with pytest.raises(RuntimeError, match=f"no sample with the key {2**63 + 1}"):
+        list(Join([{"key": np.array(2**63 + 1, np.uint64), "x": 0}], right, on="key").next_epoch(1))
+
+
+class SlowRows(torch.utils.data.Dataset[Any]):
+    """Rows that take 10 ms each, more than a thread waits for a busy core."""
+
+    def __len__(self) -> int:
+        return 16
+
+    def __getitem__(self, k: int) -> Any:
+        time.sleep(0.01)
+        return {"key": k, "x": k}
+
+
+@pytest.mark.parametrize("slow", ["left", "right"])
+def test_diagnose_names_the_slow_side(slow: str) -> None:
+    fast = [{"key": k, "y": k} for k in range(16)]
+    loader = ndd.DataLoader(Join(SlowRows(), fast, on="key") if slow == "left" else Join(fast, SlowRows(), on="key"), batch_size=4)
+    list(loader)
+    assert f"waits for SlowRows of the source {slow!r}, which takes the most time" in loader.diagnose()

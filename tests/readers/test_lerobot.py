@@ -192,16 +192,16 @@ def test_eight_ranks_then_three_then_five_read_each_frame_once(root: Path) -> No
     assert sorted(found) == list(range(20))
 
 
-def test_pickles_and_workers(root: Path) -> None:
+@pytest.mark.parametrize(("context", "workers"), [("fork", 2), pytest.param("spawn", 1, marks=pytest.mark.slow)])
+def test_pickles_and_workers(root: Path, context: str, workers: int) -> None:
     assert len(samples_of(pickle.loads(pickle.dumps(ndd.readers.LeRobot(path=root))))) == 20
     reader = ndd.readers.LeRobot(4, path=root)
     reader.scan()
-    for context, workers in (("fork", 2), ("spawn", 1)):
-        found = []
-        for batch in DataLoader(reader, batch_size=None, num_workers=workers, multiprocessing_context=context):
-            found += batch["index"].torch().tolist()
-            check_frame(np.asarray(batch[TOP].nth(0)), 0, int(batch["index"].torch()[0]))
-        assert sorted(found) == list(range(20))
+    found = []
+    for batch in DataLoader(reader, batch_size=None, num_workers=workers, multiprocessing_context=context):
+        found += batch["index"].torch().tolist()
+        check_frame(np.asarray(batch[TOP].nth(0)), 0, int(batch["index"].torch()[0]))
+    assert sorted(found) == list(range(20))
 
 
 # --- data sets that contradict themselves, or do harm ---

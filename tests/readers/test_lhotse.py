@@ -55,10 +55,10 @@ def samples(path: Any, **options: Any) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ["cuts.jsonl", "cuts.jsonl.gz"])
 def test_cuts_of_files(folder: Path, name: str) -> None:
-    said = {"id": "s", "start": 0.0, "duration": 0.25, "text": "höre", "speaker": "anna"}
+    supervision = {"id": "s", "start": 0.0, "duration": 0.25, "text": "höre", "speaker": "anna"}
     more = {"id": "t", "start": 0.25, "duration": 0.125, "text": None}
     mono, two = recording(str(folder / "mono.wav")), recording("two.flac", channels=2)
-    path = write(folder, cut("a", 0.5, 0.5, mono, 0, said, more), cut("b", 1.0, 0.25, two, 1), cut("c", 1.75, 5.0, two), name=name)
+    path = write(folder, cut("a", 0.5, 0.5, mono, 0, supervision, more), cut("b", 1.0, 0.25, two, 1), cut("c", 1.75, 5.0, two), name=name)
     first, second, third = samples(path)
     assert first["audio"].tolist() == list(range(4000, 8000))
     assert second["audio"].tolist() == list(range(8100, 10_100))

@@ -25,7 +25,7 @@ def contents(file: Path) -> list[tuple[bytes, bytes]]:
 
 
 @pytest.mark.parametrize(("count", "longest"), [(0, 0), (1, 10), (40, 20), (3000, 30), (300, 9000), (1500, 2500)])
-def test_trees(tmp_path: Path, count: int, longest: int) -> None:
+def test_trees_of_any_depth(tmp_path: Path, count: int, longest: int) -> None:
     draw = random.Random(count)
     expected = {b"%d" % draw.randrange(10**9): draw.randbytes(draw.randrange(longest + 1)) for _ in range(count)}
     keys = list(expected)
@@ -100,7 +100,7 @@ META = 16  # of a page's header; the main tree's record begins 72 bytes later
 ROOT = META + 24 + 48 + 40
 
 
-def patched(file: Path, at: int, value: bytes) -> None:
+def patch(file: Path, at: int, value: bytes) -> None:
     """Both headers of a database changed."""
     content = bytearray(file.read_bytes())
     for page in (0, 4096):
@@ -126,7 +126,7 @@ def patched(file: Path, at: int, value: bytes) -> None:
     ],
 )
 def test_damaged_headers(database: Path, at: int, value: bytes, text: str) -> None:
-    patched(database / "data.mdb", at, value)
+    patch(database / "data.mdb", at, value)
     with pytest.raises(RuntimeError, match=text):
         next(ndd.readers.Caffe(path=database).next_epoch())
 
@@ -141,7 +141,7 @@ def test_a_tree_that_is_its_own_child(database: Path) -> None:
     node = int.from_bytes(page[16:18], "little")
     page[node : node + 4] = root.to_bytes(4, "little")
     file.write_bytes(content[: root * 4096] + page + content[(root + 1) * 4096 :])
-    patched(file, META + 24 + 48 + 6, b"\x20")
+    patch(file, META + 24 + 48 + 6, b"\x20")
     with pytest.raises(RuntimeError, match=f"page {root} of the database is damaged: it is used twice"):
         next(ndd.readers.Caffe(path=database).next_epoch())
 

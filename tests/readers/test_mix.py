@@ -4,6 +4,8 @@
 import json
 import math
 import pickle
+import time
+import tracemalloc
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -354,6 +356,19 @@ def test_states_are_small() -> None:
         assert len(json.dumps(mix.state_dict())) < 1000 + 60 * max(0, sources - 5)
 
 
+def test_a_mix_of_a_billion_samples_is_small() -> None:
+    """Without shuffling nothing grows with the number of samples; with it, a permutation of the running pass of each source."""
+    sources = {f"source_{k}": Numbers(50_000_000) for k in range(20)}
+    tracemalloc.start()
+    try:
+        mix = Mix(sources, weights={f"source_{k}": k + 1 for k in range(20)}, epoch="all")
+        mix.set_epoch(3)
+        assert len(mix.list_order(3, 123_456_789, 1000)) == 1000
+        assert tracemalloc.get_traced_memory()[1] < 3_000_000
+    finally:
+        tracemalloc.stop()
+
+
 # Where a mix is used.
 
 
@@ -518,3 +533,26 @@ def test_processes_over_gloo_stop_at_the_same_step(forks: Forks) -> None:
     everything = [number for seen in (*before, *rest) for part in seen for number in part]
     assert set(everything) == {*range(41), *range(100, 117)}
     assert len(everything) <= 58 + 2  # the padding of the last step
+
+
+class Slow(torch.utils.data.Dataset[int]):
+    """Numbers that take 2 ms each."""
+
+    def __len__(self) -> int:
+        return 40
+
+    def __getitem__(self, k: int) -> int:
+        time.sleep(0.002)
+        return k
+
+
+@pytest.mark.parametrize("function", [None, lambda values: values])
+def test_diagnose_names_the_slow_source(function: Any) -> None:
+    def wrap(data: Any) -> Any:
+        return data if function is None else ndd.Source(data, function)
+
+    loader = ndd.DataLoader(
+        Mix({"fast": wrap(range(40)), "slow": wrap(Slow()), "other": wrap(range(40))}), lambda values, source: values, batch_size=8
+    )
+    list(loader)
+    assert loader.reader.describe_bottleneck()[0] == "Slow of the source 'slow', which takes the most time"

@@ -189,8 +189,11 @@ def test_set_epoch_is_a_position_without_what_came_before() -> None:
         assert [number for (values, _) in other for number in values.torch().tolist()] == epochs[epoch]
 
 
-@pytest.mark.parametrize("order", ["interleaved", "shuffled"])
-@pytest.mark.parametrize("policy", ["first", "all", "once", 25])
+EVERY_CUT = [("first", "interleaved"), ("all", "shuffled"), ("once", "interleaved"), (25, "shuffled")]
+OTHER_ORDER = [("first", "shuffled"), ("all", "interleaved"), ("once", "shuffled"), (25, "interleaved")]
+
+
+@pytest.mark.parametrize(("policy", "order"), [*EVERY_CUT, *(pytest.param(*row, marks=pytest.mark.slow) for row in OTHER_ORDER)])
 def test_every_cut_of_an_epoch_resumes(policy: Any, order: str) -> None:
     make = maker([11, 4, 7], [5, 3, 2], {"epoch": policy, "order": order, "random_shuffle": True})
     resumed = assert_resumable(lambda rank, world, size: make(max_batch_size=size, shard_id=rank, num_shards=world))

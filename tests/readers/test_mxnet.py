@@ -32,7 +32,7 @@ def read(*paths: Path, **options: Any) -> list[tuple[bytes, list[float]]]:
     return [(np.asarray(image).tobytes(), labels.torch().tolist()) for image, labels in reader.next_epoch()]
 
 
-def test_records(path: Path) -> None:
+def test_records_have_images_and_labels(path: Path) -> None:
     assert read(path, index_path=path.with_suffix(".idx")) == EXPECTED
     assert read(path) == EXPECTED
     assert read(path, path) == EXPECTED * 2
@@ -80,7 +80,7 @@ def test_damaged_files(path: Path) -> None:
         read(path)
 
 
-def test_mistakes(path: Path) -> None:
+def test_bad_arguments_are_rejected(path: Path) -> None:
     for options, message in (
         ({"index_path": ["a", "b"]}, "2 index files for 1"),
         ({"index_path": "/none"}, "No such file"),
@@ -103,7 +103,7 @@ def test_scalar_labels(path: Path, tmp_path: Path) -> None:
     assert "needs one whole number as a label, but it is [3.0, 4.0]" in str(reader.errors[0])
 
 
-def test_batches(path: Path) -> None:
+def test_batches_after_pickling(path: Path) -> None:
     reader = pickle.loads(pickle.dumps(ndd.readers.MXNet(path=path, max_batch_size=3)))
     images, labels = next(reader.next_epoch())
     assert (images.shape, labels.shape) == ([(3,), (5,), (2,)], [(1,), (1,), (2,)])
@@ -111,7 +111,7 @@ def test_batches(path: Path) -> None:
 
 
 @pytest.mark.figures
-def test_resumes(path: Path) -> None:
+def test_resumes_anywhere(path: Path) -> None:
     write_recordio(path, [(i, bytes([i])) for i in range(11)])
 
     def make(rank: int, world: int, batch_size: int) -> ndd.readers.MXNet:

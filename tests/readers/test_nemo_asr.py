@@ -122,7 +122,7 @@ def test_damaged_sounds(folder: Path, damage: str) -> None:
     ("options", "text"),
     [({"dtype": ndd.float64}, "Unsupported output type: float64"), ({"quality": 101.0}, "quality"), ({"num_shards": 5}, "number of input samples")],
 )
-def test_misuse(folder: Path, options: dict[str, Any], text: str) -> None:
+def test_bad_arguments_are_rejected(folder: Path, options: dict[str, Any], text: str) -> None:
     with pytest.raises(RuntimeError, match=text):
         sounds(manifest(folder, {"audio_filepath": "ramp.wav"}), **options)
 
@@ -135,7 +135,7 @@ def test_other_manifests(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"random_shuffle": True, "seed": 3}], ids=str)
-def test_resume(folder: Path, options: dict[str, Any]) -> None:
+def test_resumes_anywhere(folder: Path, options: dict[str, Any]) -> None:
     path = manifest(folder, *({"audio_filepath": "ramp.wav", "offset": 0.01 * i, "duration": 0.001 * (i % 3), "text": str(i)} for i in range(11)))
     make = lambda rank, world, size: ndd.readers.NemoAsr(size, manifest_filepaths=path, shard_id=rank, num_shards=world, **options)  # noqa: E731
     assert assert_resumable(make).cuts > 50
@@ -188,7 +188,7 @@ def tars(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def tarred(k: int, **more: Any) -> dict[str, Any]:
+def make_entry(k: int, **more: Any) -> dict[str, Any]:
     return {"audio_filepath": f"/elsewhere/s{k}.x.wav", "duration": 0.1, "text": str(k), **more}
 
 
@@ -206,11 +206,11 @@ def read_tarred(folder: Path, *entries: Any, tar_paths: Any = "audio_{0..1}.tar"
 
 @pytest.mark.parametrize("pattern", ["audio_{0..1}.tar", "audio__OP_0..1_CL_.tar", "audio_(0..1).tar", "audio_[0..1].tar", "audio_<0..1>.tar"])
 def test_archives_by_every_form_of_a_range(tars: Path, pattern: str) -> None:
-    assert read_tarred(tars, *map(tarred, (5, 0, 3)), tar_paths=pattern) == [(5000, 800, "5"), (0, 800, "0"), (3000, 800, "3")]
+    assert read_tarred(tars, *map(make_entry, (5, 0, 3)), tar_paths=pattern) == [(5000, 800, "5"), (0, 800, "0"), (3000, 800, "3")]
 
 
 def test_entries_of_one_file_share_its_bytes(tars: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    entries = [tarred(4, offset=0.01 * k, duration=0.01, shard_id=1) for k in range(5)] + [tarred(0, shard_id=0)]
+    entries = [make_entry(4, offset=0.01 * k, duration=0.01, shard_id=1) for k in range(5)] + [make_entry(0, shard_id=0)]
     read = ndd.readers.NemoAsr._contents
     sizes: list[int] = []
     monkeypatch.setattr(ndd.readers.NemoAsr, "_contents", lambda self, samples: (sizes.append(len(samples)), read(self, samples))[1])
@@ -218,6 +218,7 @@ def test_entries_of_one_file_share_its_bytes(tars: Path, monkeypatch: pytest.Mon
     assert set(sizes) == {2}
 
 
+@pytest.mark.slow
 def test_a_million_entries_of_one_file(tars: Path) -> None:
     line = '{"audio_filepath": "s1.x.flac", "offset": 0.05, "duration": 0.01, "shard_id": %d}\n'
     path = tars / "many.json"
@@ -229,36 +230,36 @@ def test_a_million_entries_of_one_file(tars: Path) -> None:
 
 
 def test_names_in_archives_that_do_not_fit(tars: Path) -> None:
-    entries = [tarred(0), tarred(99), tarred(4), tarred(3, shard_id=0), tarred(3, shard_id=1)]
+    entries = [make_entry(0), make_entry(99), make_entry(4), make_entry(3, shard_id=0), make_entry(3, shard_id=1)]
     with pytest.raises(RuntimeError, match=r"readers\.NemoAsr: sample 1 .*there is no file 's99\.x' in tar_paths"):
         read_tarred(tars, *entries)
     assert read_tarred(tars, *entries, on_error="skip", batch_size=3) == [(0, 800, "0"), (4000, 800, "4"), (3000, 800, "3")]
     write_tar(tars / "audio_1.tar", {"a/s4.x.flac": ramp(0), "b/s4.x.flac": ramp(1), "s0.x.flac": ramp(2)})
-    for entry in (tarred(4), tarred(0)):
+    for entry in (make_entry(4), make_entry(0)):
         with pytest.raises(RuntimeError, match=r"there are several files 's[04]\.x' in tar_paths"):
             read_tarred(tars, entry)
 
 
 def test_manifests_of_other_shards_are_rejected(tars: Path) -> None:
-    for entries in ([tarred(0, shard_id=0)], [tarred(0, shard_id=k) for k in range(3)]):
+    for entries in ([make_entry(0, shard_id=0)], [make_entry(0, shard_id=k) for k in range(3)]):
         with pytest.raises(ValueError, match=r"the manifest is for . shards, from 0 to ., but tar_paths are 2 shards, from 0 to 1"):
             read_tarred(tars, *entries)
     paths = [tars / f"m{k}.json" for k in range(3)]
     for path in paths:
-        path.write_text(json.dumps(tarred(0)))
+        path.write_text(json.dumps(make_entry(0)))
     with pytest.raises(ValueError, match="there are 3 manifests for 2 tar_paths"):
         ndd.readers.NemoAsr(manifest_filepaths=paths, tar_paths=f"{tars}/audio_{{0..1}}.tar").scan()
 
 
 def test_a_manifest_for_each_archive(tars: Path) -> None:
     for k in range(2):
-        (tars / f"m_{k}.json").write_text("\n".join(json.dumps(tarred(3 * k + i)) for i in (2, 0)))
+        (tars / f"m_{k}.json").write_text("\n".join(json.dumps(make_entry(3 * k + i)) for i in (2, 0)))
     reader = ndd.readers.NemoAsr(4, manifest_filepaths=f"{tars}/m__OP_0..1_CL_.json", tar_paths=f"{tars}/audio__OP_0..1_CL_.tar", dtype=ndd.int16)
     assert [sound.torch()[:, 0].tolist() for sound, *_ in reader] == [[2000, 0, 5000, 3000]]
 
 
 def test_archives_resume_on_any_number_of_ranks(tars: Path) -> None:
-    path = manifest(tars, *map(tarred, (0, 3, 1, 5, 2)))
+    path = manifest(tars, *map(make_entry, (0, 3, 1, 5, 2)))
 
     def make(shard_id: int, num_shards: int, batch_size: int) -> ndd.readers.NemoAsr:
         options = {"shard_id": shard_id, "num_shards": num_shards, "random_shuffle": True, "seed": 3}
@@ -272,14 +273,19 @@ def test_archives_that_cannot_be_read(tars: Path) -> None:
     for bad in (b"x" * 2000, content[:1100]):
         (tars / "audio_1.tar").write_bytes(bad)
         with pytest.raises(RuntimeError, match=r'readers\.NemoAsr: tar_paths ".*audio_1\.tar"'):
-            read_tarred(tars, tarred(0))
+            read_tarred(tars, make_entry(0))
     (tars / "audio_1.tar").write_bytes(content)
     with pytest.raises(RuntimeError, match=r'readers\.NemoAsr: tar_paths ".*audio_2\.tar"'):
-        read_tarred(tars, tarred(0), tar_paths="audio_{0..2}.tar")
+        read_tarred(tars, make_entry(0), tar_paths="audio_{0..2}.tar")
 
 
 def test_hostile_offsets(tars: Path) -> None:
-    entries = [tarred(1, offset=-5.0), tarred(1, offset=9e11, duration=9e11), tarred(1, offset=0.05, duration=9e11), tarred(1, duration=-1)]
+    entries = [
+        make_entry(1, offset=-5.0),
+        make_entry(1, offset=9e11, duration=9e11),
+        make_entry(1, offset=0.05, duration=9e11),
+        make_entry(1, duration=-1),
+    ]
     path = manifest(tars, *entries)
     reader = ndd.readers.NemoAsr(4, manifest_filepaths=path, tar_paths=f"{tars}/audio_{{0..1}}.tar", dtype=ndd.int16)
     ((sound, *_),) = list(reader)
@@ -298,6 +304,6 @@ def test_costs_in_seconds(folder: Path) -> None:
 
 
 def test_costs_of_files_in_archives(tars: Path) -> None:
-    path = manifest(tars, tarred(1), tarred(77, duration=0.3))
+    path = manifest(tars, make_entry(1), make_entry(77, duration=0.3))
     reader = ndd.readers.NemoAsr(manifest_filepaths=path, tar_paths=f"{tars}/audio_{{0..1}}.tar")
     np.testing.assert_array_equal(reader.list_costs("seconds"), [0.1, 0.3])

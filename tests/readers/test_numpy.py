@@ -112,7 +112,7 @@ def test_wrong_windows(tmp_path: Path, options: dict[str, Any], reason: str) -> 
         read(tmp_path / "a.npy", **options)
 
 
-def test_places(tmp_path: Path) -> None:
+def test_places_of_files(tmp_path: Path) -> None:
     for k, name in enumerate(("z.npy", "B.npy", ".h.npy", "b/q.npy", "b/c/w.npy", "b/x.txt", "a.npy")):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         with open(tmp_path / name, "wb") as file:
@@ -144,6 +144,9 @@ BAD: dict[str, tuple[str | bytes, str]] = {
     "huge volume": ("{'descr': '<f8', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", "too many elements"),
     "longer than the file": ("{'descr': '<f8', 'fortran_order': False, 'shape': (3,)}", "the file has"),
     "complex": ("{'descr': '<c16', 'fortran_order': False, 'shape': ()}", "'<c16' are not supported"),
+    "zero as byte order": ("{'descr': '\0u1', 'fortran_order': False, 'shape': ()}", "a string with a zero byte"),
+    "zero in a key": ("{'desc\0r': '<u1', 'fortran_order': False, 'shape': ()}", "a string with a zero byte"),
+    "two byte orders": ("{'descr': '<<u1', 'fortran_order': False, 'shape': ()}", "not supported"),
     "text": ("{'descr': '<U3', 'fortran_order': False, 'shape': ()}", "not supported"),
     "objects": ("{'descr': '|O', 'fortran_order': False, 'shape': ()}", "not supported"),
     "structures": ("{'descr': [('a', '<f8')], 'fortran_order': False, 'shape': ()}", "structures"),
@@ -181,7 +184,7 @@ def test_other_files(tmp_path: Path) -> None:
         assert read(path)[0].tolist() == [1, 2]
 
 
-def test_batches(tmp_path: Path) -> None:
+def test_batches_after_pickling(tmp_path: Path) -> None:
     for k in range(5):
         np.save(tmp_path / f"{k}.npy", np.full((k % 2 + 1, 2), k, np.float32))
     reader = pickle.loads(pickle.dumps(ndd.readers.Numpy(3, file_root=tmp_path, cache_header_information=True)))
@@ -197,7 +200,7 @@ def test_batches(tmp_path: Path) -> None:
 
 
 @pytest.mark.figures
-def test_resumes(tmp_path: Path) -> None:
+def test_resumes_anywhere(tmp_path: Path) -> None:
     for k in range(11):
         np.save(tmp_path / f"{k:02}.npy", np.full(k % 3 + 1, k))
 
@@ -208,7 +211,7 @@ def test_resumes(tmp_path: Path) -> None:
     print(f"{resumed.cuts} cuts, {resumed.samples} samples compared, states of at most {resumed.state_bytes} bytes")
 
 
-def test_device(tmp_path: Path, device: str) -> None:
+def test_parts_are_read_to_the_device(tmp_path: Path, device: str) -> None:
     files = [write_array(tmp_path / f"{k}.npy", np.arange(12 + k)) for k in range(4)]
     batches = list(ndd.readers.Numpy(files=files, device=device, roi_start=2, roi_shape=5).next_epoch(2))
     assert [batch.device.device_type for (batch,) in batches] == [device] * 2

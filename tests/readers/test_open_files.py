@@ -13,7 +13,7 @@ import torch_ndd as ndd
 from torch_ndd.readers._ranges.ranges import Ranges, pack_paths
 
 
-def opened(folder: Path) -> int:
+def count_open(folder: Path) -> int:
     """Return how many files below a folder this process has open."""
     found = 0
     for name in os.listdir("/proc/self/fd"):
@@ -37,17 +37,17 @@ def test_files_are_kept_and_closed(shards: list[Path], tmp_path: Path) -> None:
     expected = [f"{k} {i}" for k in range(50) for i in range(3)]
     reader = ndd.readers.Webdataset(7, paths=shards, ext="txt")
     assert texts(reader) == expected
-    assert 0 < opened(tmp_path) <= 32
+    assert 0 < count_open(tmp_path) <= 32
     assert texts(reader) == expected
     reader = ndd.readers.Webdataset(7, paths=shards, ext="txt", random_shuffle=True)
     gc.collect()
-    assert opened(tmp_path) == 0
+    assert count_open(tmp_path) == 0
     assert sorted(texts(reader)) == sorted(expected)
     for _ in zip(range(3), reader, strict=False):  # left while batches are read ahead
         pass
     del reader, _
     gc.collect()
-    assert opened(tmp_path) == 0
+    assert count_open(tmp_path) == 0
 
 
 def test_forked_processes_read_on(shards: list[Path]) -> None:

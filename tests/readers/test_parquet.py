@@ -1,17 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 import datetime
+import importlib
 import pickle
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from _forks import Forks
 from pyarrow import parquet
 from torch.utils.data import DataLoader
 
 import torch_ndd as ndd
 from torch_ndd.readers import parquet as reader_module
+from torch_ndd.readers.parquet._columns import Column
+from torch_ndd.readers.parquet._groups import Group, Rows, gather
 from torch_ndd.testing import assert_resumable
 
 COLUMNS: dict[str, Any] = {
@@ -47,7 +54,7 @@ def values(batch: dict[str, ndd.Batch], column: str) -> list[Any]:
     return [np.asarray(sample).tolist() for sample in batch[column].tensors]
 
 
-def test_columns(path: Path) -> None:
+def test_columns_have_types_and_shapes(path: Path) -> None:
     (batch,) = ndd.readers.Parquet(path=path).next_epoch(13)
     assert list(batch) == [*list(COLUMNS)[:-1], "box.x", "box.y"]
     kinds = {"number": ndd.int64, "small": ndd.uint8, "flag": ndd.bool, "day": ndd.int32, "time": ndd.int64, "box.y": ndd.float64}
@@ -92,6 +99,21 @@ def test_random_order(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert len({str(values(batch, "number")) for batch in batches}) == 3
 
 
+def test_batches_join_row_groups_with_and_without_missing_values(tmp_path: Path) -> None:
+    file = tmp_path / "inline.png"
+    file.write_bytes(b"in a file")
+    images = [{"bytes": b"%d" % i if i != 1 else None, "path": file.name} for i in range(8)]
+    real = [float(i) if i != 2 else None for i in range(8)]
+    table = pa.table({"number": range(8), "real": real, "text": ["a", None, *"cdefgh"], "image": images})
+    parquet.write_table(table, tmp_path / "x.parquet", row_group_size=4)
+    (batch,) = ndd.readers.Parquet(path=tmp_path / "x.parquet", random_shuffle=True, seed=5).next_epoch(8)
+    numbers = values(batch, "number")
+    assert sorted(numbers) == list(range(8)) != numbers
+    assert [None if np.isnan(value) else value for value in values(batch, "real")] == [None if i == 2 else i for i in numbers]
+    assert [bytes(value).decode() for value in values(batch, "text")] == ["" if i == 1 else "abcdefgh"[i] for i in numbers]
+    assert [bytes(value) for value in values(batch, "image")] == [b"in a file" if i == 1 else b"%d" % i for i in numbers]
+
+
 def test_folders_patterns_and_lists(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     for k, name in enumerate(("a.parquet", "b.parquet", "sub/c.parquet", "_hidden.parquet", "d.txt")):
@@ -108,7 +130,7 @@ def test_folders_patterns_and_lists(tmp_path: Path) -> None:
     assert last["number"].sources[0].endswith("sub/c.parquet at row 0")
 
 
-def test_urls(path: Path) -> None:
+def test_urls_of_files_folders_and_patterns(path: Path) -> None:
     fsspec = pytest.importorskip("fsspec")
     memory = fsspec.filesystem("memory")
     memory.pipe_file("/rows/x.parquet", path.read_bytes())
@@ -119,6 +141,50 @@ def test_urls(path: Path) -> None:
         next(ndd.readers.Parquet(path="memory://rows/x.parquet").next_epoch())
 
 
+LISTS = {
+    "equal": pa.array([[i, -i] for i in range(13)]),
+    "fixed": pa.array([[i, i / 2] for i in range(13)], pa.list_(pa.float32(), 2)),
+    "ragged": pa.array([list(range(i % 4)) for i in range(13)], pa.large_list(pa.int16())),
+    "nested": pa.array([[[i, k] for k in range(i % 3)] for i in range(13)]),
+    "flags": pa.array([[i % 2 == 0] * (1 + i % 2) for i in range(13)]),
+    "holes": pa.array([[None if i == 5 else i / 4, 1.0] for i in range(13)]),
+    "real": pa.array([None if i == 5 else i / 4 for i in range(13)]),
+    "text": pa.array([None if i == 5 else "x" * i for i in range(13)]),
+    "true": pa.array([i % 3 == 0 for i in range(13)]),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"random_shuffle": True, "seed": 3}], ids=str)
+@pytest.mark.parametrize("batch_size", [1, 3, 5])
+def test_lists_and_missing_values_in_any_order(batch_size: int, options: dict[str, Any], tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"number": range(13), **LISTS}), tmp_path / "x.parquet", row_group_size=4)
+    delivered = []
+    for batch in ndd.readers.Parquet(batch_size, path=tmp_path / "x.parquet", **options):
+        numbers = batch["number"].torch().tolist()
+        for name, column in LISTS.items():
+            for number, sample in zip(numbers, batch[name].tensors, strict=True):
+                wanted: Any = column[number].as_py()
+                if name == "text":
+                    assert bytes(sample) == (wanted or "").encode()
+                    continue
+                assert list(sample.shape) == list(np.shape(wanted)) or not np.size(wanted)
+                np.testing.assert_array_equal(sample.torch().numpy().ravel(), np.array(wanted, float).ravel())
+        delivered += numbers
+    assert sorted(delivered) == list(range(13))
+
+
+def test_batches_may_be_written_to(tmp_path: Path) -> None:
+    """A batch has its own memory, although its row group stays in memory for the next epoch."""
+    parquet.write_table(pa.table({"number": range(8), "list": [[k, k] for k in range(8)], "text": ["ab"] * 8}), tmp_path / "x.parquet")
+    reader = ndd.readers.Parquet(path=tmp_path / "x.parquet")
+    for _ in range(3):
+        for batch in reader.next_epoch(4):
+            assert batch["number"].torch().tolist() in ([0, 1, 2, 3], [4, 5, 6, 7])
+            for column in batch.values():
+                assert 99 not in column.torch()
+                column.torch().fill_(99)
+
+
 def test_images_next_to_the_file(tmp_path: Path) -> None:
     (tmp_path / "1.jpg").write_bytes(b"outside")
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
@@ -127,6 +193,52 @@ def test_images_next_to_the_file(tmp_path: Path) -> None:
     reader = ndd.readers.Parquet(1, path=tmp_path / "x.parquet", on_error="skip")
     assert [bytes(row) for row in rows(reader, "image")] == [b"inside", b"outside", b""]
     assert [(error.sample, "2.jpg" in error.reason) for error in reader.errors] == [(2, True)]
+
+
+@pytest.mark.parametrize("path", ["{outside}", "../secret.txt", "images/../../secret.txt", "file://{outside}", "memory://x/secret.txt"])
+def test_paths_that_leave_the_folder_are_bad_samples(path: str, tmp_path: Path) -> None:
+    folder, secret = tmp_path / "table", tmp_path / "secret.txt"
+    (folder / "images").mkdir(parents=True)
+    secret.write_bytes(b"secret")
+    (folder / "images/a.jpg").write_bytes(b"image")
+    pytest.importorskip("fsspec").filesystem("memory").pipe_file("/x/secret.txt", b"secret")
+    images = [{"bytes": None, "path": "images/a.jpg"}, {"bytes": None, "path": path.format(outside=secret)}]
+    parquet.write_table(pa.table({"image": images}), folder / "x.parquet")
+    reader = ndd.readers.Parquet(1, path=folder / "x.parquet", on_error="skip")
+    assert [bytes(row) for row in rows(reader, "image")] == [b"image"]
+    (error,) = reader.errors
+    assert path.format(outside=secret) in error.reason
+    assert "allow_any_path=True" in error.reason
+    trusting = ndd.readers.Parquet(1, path=folder / "x.parquet", allow_any_path=True)
+    assert [bytes(row) for row in rows(trusting, "image")] == [b"image", b"secret"]
+
+
+def test_file_root_is_where_paths_begin(tmp_path: Path) -> None:
+    for name in ("table", "images"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "images/a.jpg").write_bytes(b"image")
+    parquet.write_table(
+        pa.table({"image": [{"bytes": None, "path": "a.jpg"}, {"bytes": None, "path": "../table/x.parquet"}]}), tmp_path / "table/x.parquet"
+    )
+    reader = ndd.readers.Parquet(1, path=tmp_path / "table/x.parquet", file_root=tmp_path / "images", on_error="skip")
+    assert [bytes(row) for row in rows(reader, "image")] == [b"image"]
+    assert len(reader.errors) == 1
+
+
+def test_files_are_closed_after_errors(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Any] = []
+    open_file = importlib.import_module("torch_ndd.readers.parquet").open_file
+    monkeypatch.setattr("torch_ndd.readers.parquet.open_file", lambda *arguments: opened.append(open_file(*arguments)) or opened[-1])
+    reader = ndd.readers.Parquet(path=path)
+    with pytest.raises(ValueError, match="no column 'missing'"):
+        reader.list_costs("missing")
+    with pytest.raises(RuntimeError, match="not found"):
+        ndd.readers.Parquet(path=path, columns="missing").scan()
+    parquet.write_table(pa.table({"other": [1]}), tmp_path / "y.parquet")
+    with pytest.raises(RuntimeError, match="does not have the columns"):
+        ndd.readers.Parquet(path=[path, tmp_path / "y.parquet"]).scan()
+    assert len(opened) >= 5
+    assert all(file.closed for file in opened)
 
 
 @pytest.mark.parametrize(
@@ -189,14 +301,14 @@ def test_other_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"random_shuffle": True, "seed": 3}], ids=str)
-def test_resume(path: Path, options: dict[str, Any]) -> None:
+def test_resumes_anywhere(path: Path, options: dict[str, Any]) -> None:
     def make(rank: int, world: int, size: int) -> ndd.readers.Parquet:
         return ndd.readers.Parquet(size, path=path, columns=["number", "list"], shard_id=rank, num_shards=world, **options)
 
     assert assert_resumable(make).cuts > 60
 
 
-def test_processes(path: Path) -> None:
+def test_workers_share_the_rows(path: Path) -> None:
     reader = ndd.readers.Parquet(3, path=path)
     next(reader.next_epoch())
     loader = DataLoader(reader, batch_size=None, num_workers=2, multiprocessing_context="fork")
@@ -221,3 +333,73 @@ def test_max_sample_bytes_bounds_a_row_group(tmp_path: Path, column: Any, size: 
     assert sum(np.asarray(sample).nbytes for sample in result["a"].tensors) == size
     with pytest.raises(RuntimeError, match=rf"row group 0 has .* more than max_sample_bytes={size - 1}, .*TORCH_NDD_MAX_SAMPLE_BYTES"):
         list(ndd.readers.Parquet(path=tmp_path / "x.parquet", max_sample_bytes=size - 1).next_epoch(1))
+
+
+def test_a_row_group_is_in_memory_once() -> None:
+    table = pa.table({"text": ["x" * 100] * 10_000, "number": range(10_000)}).combine_chunks()
+    before = pa.total_allocated_bytes()
+    group = Group(table, [Column("text", "text", ""), Column("number", "number", "")], pa)
+    assert pa.total_allocated_bytes() - before < 100_000
+    assert all(values is not None for values in group.values.values())
+
+
+def test_offsets_that_descend_are_not_followed() -> None:
+    """Native code copies from where offsets point."""
+    damaged = pa.Array.from_buffers(pa.string(), 3, [None, pa.py_buffer(np.array([0, 3, 1, 4], np.int32).tobytes()), pa.py_buffer(b"abcd")])
+    group = Group(pa.table({"a": damaged, "b": ["x", "yy", ""]}), [Column("a", "a", ""), Column("b", "b", "")], pa)
+    assert group.values["a"] is None
+    batch = gather("b", Rows([group], [2], np.array([2, 1]), np.array([1, 0])), None)
+    assert batch is not None
+    assert [bytes(sample) for sample in batch.tensors] == [b"yy", b""]
+
+
+def test_threads_that_read_first_forget_the_parent_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parquet.write_table(pa.table({"number": list(range(8))}), tmp_path / "x.parquet", row_group_size=2)
+    reader = ndd.readers.Parquet(path=tmp_path / "x.parquet")
+    reader.scan()
+    calls, forget = [], reader._forget_parent
+
+    def forget_slowly() -> None:
+        calls.append(threading.get_ident())
+        time.sleep(0.05)  # the other thread comes meanwhile
+        forget()
+
+    monkeypatch.setattr(reader, "_forget_parent", forget_slowly)
+    barrier = threading.Barrier(2)
+
+    def read(first: int) -> list[int]:
+        barrier.wait(10)
+        return reader.read_samples(np.arange(first, 8, 2))["number"].torch().tolist()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(read, (0, 1))) == [[0, 2, 4, 6], [1, 3, 5, 7]]
+    assert len(calls) == 1
+
+
+def test_reading_warns_of_nothing(forks: Forks, tmp_path: Path) -> None:
+    """In a new process, because torch warns of memory that is not writable once."""
+    parquet.write_table(pa.table({"number": list(range(8))}), tmp_path / "x.parquet")
+    program = """
+import sys, warnings
+warnings.simplefilter("error")
+import torch_ndd as ndd
+print([batch["number"].torch().tolist() for batch in ndd.readers.Parquet(4, path=sys.argv[1])])
+"""
+    run = forks.run(program, tmp_path / "x.parquet")
+    assert run.wait() == 0, run.errors
+    assert run.output == "[[0, 1, 2, 3], [4, 5, 6, 7]]\n"
+
+
+def test_a_row_group_of_two_batches_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second batch may be read before the first, on another thread."""
+    parquet.write_table(pa.table({"number": range(100)}), tmp_path / "x.parquet", row_group_size=5)
+    loaded, load = [], ndd.readers.Parquet._load_group
+    monkeypatch.setattr(ndd.readers.Parquet, "_load_group", lambda self, group: loaded.append(group) or load(self, group))
+    reader = ndd.readers.Parquet(path=tmp_path / "x.parquet")
+    reader.scan()
+    for samples in (np.arange(17, 34), np.arange(17)):
+        assert reader.read_samples(samples)["number"].torch().tolist() == samples.tolist()
+    assert sorted(loaded) == list(range(7))
+    for begin in range(34, 100, 2):
+        reader.read_samples(np.arange(begin, begin + 2))
+    assert len(reader._loaded) <= 7

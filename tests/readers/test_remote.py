@@ -28,7 +28,7 @@ FILES = {f"{folder}/{i}.jpg": f"{folder}{i}".encode() * i for folder in ("b", "a
 
 
 @pytest.mark.parametrize("kind", ["file_root", "files", "file_list", "file_list without file_root"])
-def test_files(put: Any, kind: str) -> None:
+def test_files_of_a_bucket(put: Any, kind: str) -> None:
     url = put({**FILES, "list.txt": "".join(f"{name} {k}\n" for k, name in enumerate(FILES)).encode()})
     options: dict[str, Any] = {"file_root": url}
     if kind != "file_root":
@@ -62,7 +62,7 @@ def test_errors_name_the_url(put: Any) -> None:
 
 
 @pytest.mark.parametrize("put", ["memory"], indirect=True)
-def test_resume(put: Any) -> None:
+def test_resumes_anywhere(put: Any) -> None:
     url = put(FILES)
     make = lambda rank, world, size: ndd.readers.File(size, file_root=url, shard_id=rank, num_shards=world, random_shuffle=True)  # noqa: E731
     assert assert_resumable(make, worlds=((1, 1), (2, 3)), batch_sizes=(1, 3)).cuts > 10
@@ -78,14 +78,14 @@ def tar_of(files: dict[str, bytes]) -> bytes:
     return result.getvalue()
 
 
-def test_archives(put: Any) -> None:
+def test_archives_of_a_bucket(put: Any) -> None:
     samples = {f"{i}.{ext}": f"{ext}{i}".encode() * 100 for i in range(5) for ext in ("jpg", "cls")}
     url = put({"x.tar": tar_of(samples)})
     (batch,) = ndd.readers.Webdataset(paths=f"{url}/x.tar", ext=["jpg", "cls"]).next_epoch(5)
     assert [contents(sample) for sample in batch] == [[samples[f"{i}.{ext}"] for i in range(5)] for ext in ("jpg", "cls")]
 
 
-def test_records(put: Any) -> None:
+def test_records_of_a_bucket(put: Any) -> None:
     records = [tfrecord(example({"x": ints([i, 8])})) for i in range(3)]
     begins = np.cumsum([0, *map(len, records)])
     index = "".join(f"{begin} {len(record)}\n" for begin, record in zip(begins, records, strict=False))
@@ -96,7 +96,7 @@ def test_records(put: Any) -> None:
         assert batch["x"].torch().tolist() == [[0, 8], [1, 8], [2, 8]]
 
 
-def test_arrays(put: Any) -> None:
+def test_arrays_of_a_bucket(put: Any) -> None:
     arrays, files = [np.arange(6, dtype=np.int16).reshape(2, 3) + i for i in range(4)], {}
     for i, array in enumerate(arrays):
         result = io.BytesIO()
@@ -107,7 +107,7 @@ def test_arrays(put: Any) -> None:
     assert batch.torch().tolist() == [array.tolist() for array in arrays]
 
 
-def test_annotations(put: Any) -> None:
+def test_annotations_of_a_bucket(put: Any) -> None:
     document = {
         "images": [{"id": 1, "file_name": "a/2.jpg"}, {"id": 2, "file_name": "b/1.jpg"}],
         "annotations": [{"image_id": 2, "category_id": 1, "bbox": [1, 2, 3, 4]}],
@@ -119,7 +119,7 @@ def test_annotations(put: Any) -> None:
     assert boxes.shape == [(0, 4), (1, 4)]
 
 
-def test_speech(put: Any) -> None:
+def test_speech_of_a_bucket(put: Any) -> None:
     soundfile = pytest.importorskip("soundfile")
     result = io.BytesIO()
     soundfile.write(result, np.arange(100, dtype=np.int16), 8000, format="WAV")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The memory that a download takes: that of the file, also while it fails, and none when nobody waits for it any more."""
+"""The memory that a download takes: that of the file, also while it fails, and none when nothing waits for it any more."""
 
 import io
 import socketserver
@@ -134,13 +134,13 @@ def test_bodies_hold_what_is_appended(size: int) -> None:
     expected = bytes(range(251)) * (size // 251 + 1)
     expected = expected[:size]
 
-    def filled() -> Body:
+    def fill_body() -> Body:
         body = Body()
         for begin in range(0, size, 1_000_003):
             body.append(expected[begin : begin + 1_000_003])
         return body
 
-    body = filled()
+    body = fill_body()
     assert len(body) == size
     assert body.part(0) == expected
     assert body.part(5, size - 3) == expected[5 : size - 3]
@@ -150,7 +150,7 @@ def test_bodies_hold_what_is_appended(size: int) -> None:
     assert copied.getvalue() == expected
     assert take_bytes(body) == expected
     assert len(body) == 0
-    content = filled().content()
+    content = fill_body().content()
     assert isinstance(content, bytes) == (size <= BLOCK)
     out = bytearray(2 * size + 3)
     fill(memoryview(out), [content, b"abc", content])

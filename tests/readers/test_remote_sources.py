@@ -47,7 +47,7 @@ def test_files_named_by_data(put: Any, tmp_path: Path) -> None:
         ndd.io.file.read(path_bytes(f"{url}/a.bin", f"{url}/none"))
 
 
-def test_images(put: Any) -> None:
+def test_images_of_a_bucket(put: Any) -> None:
     url = put({f"{k}.png": image(k) for k in range(3)})
     images = ndd.imread([f"{url}/{k}.png" for k in range(3)])
     assert images.shape == [(3, 4 + k, 3) for k in range(3)]
@@ -79,7 +79,7 @@ def epoch(reader: Any) -> list[list[Any]]:
 
 
 @pytest.mark.parametrize("kind", [ndd.readers.Video, ndd.experimental.readers.Video])
-def test_videos(put: Any, videos: Path, kind: Any, tmp_path: Path) -> None:
+def test_videos_of_a_bucket(put: Any, videos: Path, kind: Any, tmp_path: Path) -> None:
     url = put(files_in(videos))
     expected = epoch(kind(filenames=[videos / "x/a.mp4", videos / "y/c.mp4"], sequence_length=3, enable_timestamps=True))
     assert epoch(kind(filenames=[f"{url}/x/a.mp4", f"{url}/y/c.mp4"], sequence_length=3, enable_timestamps=True)) == expected
@@ -205,7 +205,7 @@ SEVERAL: dict[str, tuple[Callable[[int], bytes], Make]] = {
 }
 
 
-def stored(put: Any, kind: str, names: list[str], missing: str = "") -> tuple[str, Make]:
+def store_files(put: Any, kind: str, names: list[str], missing: str = "") -> tuple[str, Make]:
     result, make = {**ONE_FILE_EACH, **SEVERAL}[kind]
     files = {name: result(k) for k, name in enumerate(names) if name != missing}
     lists = {"COCO": annotations, "NemoAsr": manifest}
@@ -216,7 +216,7 @@ def stored_on_disk(server: str, folder: Path, kind: str, names: list[str]) -> tu
     """Files in a folder of the server named after the reader."""
     here = folder / kind
     here.mkdir(exist_ok=True)
-    return stored(lambda files: [(here / name).write_bytes(content) for name, content in files.items()] and f"{server}/{kind}", kind, names)
+    return store_files(lambda files: [(here / name).write_bytes(content) for name, content in files.items()] and f"{server}/{kind}", kind, names)
 
 
 def values(batches: Any) -> list[list[int]]:
@@ -233,7 +233,7 @@ NAMES = [f"{k}.dat" for k in range(7)]
 
 @pytest.mark.parametrize("kind", list({**ONE_FILE_EACH, **SEVERAL}))
 def test_the_same_as_from_a_disk(put: Any, kind: str, tmp_path: Path) -> None:
-    url, make = stored(put, kind, NAMES)
+    url, make = store_files(put, kind, NAMES)
     found = values(make(url, NAMES, 3).next_epoch())
     here, _ = stored_on_disk(str(tmp_path), tmp_path, kind, NAMES)
     assert found == values(make(here, NAMES, 3).next_epoch())
@@ -243,7 +243,7 @@ def test_the_same_as_from_a_disk(put: Any, kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", list(ONE_FILE_EACH))
 def test_a_missing_object(put: Any, kind: str) -> None:
-    url, make = stored(put, kind, NAMES, missing=NAMES[2])
+    url, make = store_files(put, kind, NAMES, missing=NAMES[2])
     with pytest.raises(RuntimeError, match=rf"readers\.{kind}: sample 2 \({url}/2\.dat\): .*no such file"):
         list(make(url, NAMES, 7).next_epoch())
     reader = make(url, NAMES, 2, on_error="skip")
@@ -254,7 +254,7 @@ def test_a_missing_object(put: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", list(SEVERAL))
 def test_a_missing_container(put: Any, kind: str) -> None:
-    url, make = stored(put, kind, NAMES, missing=NAMES[2])
+    url, make = store_files(put, kind, NAMES, missing=NAMES[2])
     with pytest.raises(RuntimeError, match=rf"readers\.{kind}: .*{url}/2\.dat.*no such file"):
         list(make(url, NAMES, 7).next_epoch())
 
@@ -307,8 +307,8 @@ def test_how_many_requests(server: str, tmp_path: Path) -> None:
     for kind in ONE_FILE_EACH:  # one per file of a batch; another batch may be read ahead
         url, make = stored_on_disk(server, tmp_path, kind, NAMES[:4])
         assert len(values(make(url, NAMES[:4], 4).next_epoch())) == 4
-        asked = [get for get in Handler.gets() if f"/{kind}/" in get and "list" not in get]
-        assert max(map(asked.count, asked)) <= 2, asked
+        downloads = [get for get in Handler.gets() if f"/{kind}/" in get and "list" not in get]
+        assert max(map(downloads.count, downloads)) <= 2, downloads
     samples = {f"{k}.bin": bytes([k]) * 1000 for k in range(40)}
     (tmp_path / "x.tar").write_bytes(tar_of(samples))
     (tmp_path / "x.tfrecord").write_bytes(b"".join(tfrecord(example({"x": ints([k])})) for k in range(40)))
@@ -318,14 +318,14 @@ def test_how_many_requests(server: str, tmp_path: Path) -> None:
     ):
         Handler.requests = []
         assert len(values(reader)) == 40
-        asked = [get for get in Handler.gets() if name in get]  # the reader before may still be reading ahead
-        assert len(asked) <= 1 + 5 + 1, asked  # searching the records, and one per batch
+        downloads = [get for get in Handler.gets() if name in get]  # the reader before may still be reading ahead
+        assert len(downloads) <= 1 + 5 + 1, downloads  # searching the records, and one per batch
 
 
 # --- processes ---
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_workers_of_a_data_loader(server: str, tmp_path: Path, context: str) -> None:
     kinds = list({**ONE_FILE_EACH, **SEVERAL}) if context == "fork" else ["NemoAsr"]  # a new interpreter takes 3 s
     for kind in kinds:

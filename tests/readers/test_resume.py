@@ -237,13 +237,13 @@ def test_states_that_are_none(files: list[Path]) -> None:
         next(iter(other))
 
 
-@pytest.mark.parametrize("given", [{}, {"random_shuffle": True}, {"shuffle_after_epoch": True}], ids=str)
+@pytest.mark.parametrize("first", [{}, {"random_shuffle": True}, {"shuffle_after_epoch": True}], ids=str)
 @pytest.mark.parametrize("other", [{}, {"random_shuffle": True}, {"shuffle_after_epoch": True}], ids=str)
-def test_a_state_of_another_order(files: list[Path], given: dict[str, Any], other: dict[str, Any]) -> None:
-    reader, later = maker(files, **given)(0, 1, 4), maker(files, **other)(0, 1, 4)
+def test_a_state_of_another_order(files: list[Path], first: dict[str, Any], other: dict[str, Any]) -> None:
+    reader, later = maker(files, **first)(0, 1, 4), maker(files, **other)(0, 1, 4)
     next(iter(reader))
     state = reader.state_dict()
-    if given == other:
+    if first == other:
         later.load_state_dict(state)
         assert later.state_dict() == state
         return

@@ -9,7 +9,7 @@ from typing import Any
 import fsspec
 import pytest
 from _videos import write
-from readers.test_remote_sources import NAMES, ONE_FILE_EACH, SEVERAL, epoch, image, stored, values
+from readers.test_remote_sources import NAMES, ONE_FILE_EACH, SEVERAL, epoch, image, store_files, values
 from torch.utils.data import DataLoader
 
 import torch_ndd as ndd
@@ -43,8 +43,8 @@ def bucket() -> Iterator[Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", list({**ONE_FILE_EACH, **SEVERAL}))
-def test_readers(bucket: Any, kind: str) -> None:
-    url, make = stored(lambda content: bucket(kind, content), kind, NAMES)
+def test_readers_read_a_bucket(bucket: Any, kind: str) -> None:
+    url, make = store_files(lambda content: bucket(kind, content), kind, NAMES)
     reader = make(url, NAMES, 2)
     found = values(reader)
     assert len(found) == 7
@@ -56,7 +56,7 @@ def test_readers(bucket: Any, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", list(ONE_FILE_EACH))
 def test_a_missing_object(bucket: Any, kind: str) -> None:
-    url, make = stored(lambda content: bucket(f"{kind}-missing", content), kind, NAMES, missing=NAMES[2])
+    url, make = store_files(lambda content: bucket(f"{kind}-missing", content), kind, NAMES, missing=NAMES[2])
     with pytest.raises(RuntimeError, match=rf"readers\.{kind}: sample 2 \({url}/2\.dat\): .*no such file"):
         list(make(url, NAMES, 7).next_epoch())
     reader = make(url, NAMES, 2, on_error="skip")
@@ -64,7 +64,7 @@ def test_a_missing_object(bucket: Any, kind: str) -> None:
     assert [error.source for error in reader.errors] == [f"{url}/2.dat"]
 
 
-def test_images(bucket: Any) -> None:
+def test_imread_reads_a_bucket(bucket: Any) -> None:
     url = bucket("images", {f"{k}.png": image(k) for k in range(3)})
     assert ndd.imread([f"{url}/{k}.png" for k in range(3)]).shape == [(3, 4 + k, 3) for k in range(3)]
     for missing in (f"{url}/none.png", "s3://no-bucket/none.png"):
@@ -72,7 +72,7 @@ def test_images(bucket: Any) -> None:
             ndd.imread(missing)
 
 
-def test_folders(bucket: Any, tmp_path: Path) -> None:
+def test_folders_of_a_bucket(bucket: Any, tmp_path: Path) -> None:
     write(tmp_path, counts=(9, 4, 6))
     url = bucket("videos", {str(path.relative_to(tmp_path)): path.read_bytes() for path in tmp_path.rglob("*.mp4")})
     assert epoch(ndd.readers.Video(file_root=url, sequence_length=3)) == epoch(ndd.readers.Video(file_root=tmp_path, sequence_length=3))

@@ -41,7 +41,7 @@ def read(features: dict[str, tf.Feature], *paths: Path, **options: Any) -> list[
 
 
 @pytest.mark.parametrize("indexed", [True, False])
-def test_features(path: Path, tmp_path: Path, indexed: bool) -> None:
+def test_features_have_types_and_shapes(path: Path, tmp_path: Path, indexed: bool) -> None:
     second = write_tfrecord(tmp_path / "b.tfrecord", examples(2, 11))
     features = {
         "label": LABEL,
@@ -166,7 +166,7 @@ def test_indices_that_lie(path: Path, text: str) -> None:
         read({"label": LABEL}, path, index_path=path.with_suffix(".idx"))
 
 
-def test_mistakes(path: Path) -> None:
+def test_bad_arguments_are_rejected(path: Path) -> None:
     with pytest.raises(TypeError, match='feature "x" must come from'):
         ndd.readers.TFRecord(path=path, features={"x": 3})
     with pytest.raises(TypeError):
@@ -187,7 +187,7 @@ def test_mistakes(path: Path) -> None:
         tf.VarLenFeature(tf.int64)
 
 
-def test_batches(path: Path) -> None:
+def test_batches_after_pickling(path: Path) -> None:
     features = {"image": IMAGE, "label": LABEL, "boxes": tf.VarLenFeature([4], tf.float32, 0)}
     reader = pickle.loads(pickle.dumps(ndd.readers.TFRecord(path=path, features=features, max_batch_size=4)))
     batches = list(reader.next_epoch())
@@ -198,7 +198,7 @@ def test_batches(path: Path) -> None:
 
 
 @pytest.mark.figures
-def test_resumes(path: Path) -> None:
+def test_resumes_anywhere(path: Path) -> None:
     def make(rank: int, world: int, batch_size: int) -> ndd.readers.TFRecord:
         features = {"label": LABEL, "image": IMAGE}
         return ndd.readers.TFRecord(batch_size, path=path, features=features, random_shuffle=True, shard_id=rank, num_shards=world)
@@ -208,7 +208,7 @@ def test_resumes(path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["zero", "wrong"])
-def test_checksums(tmp_path: Path, kind: str) -> None:
+def test_wrong_checksums_are_rejected(tmp_path: Path, kind: str) -> None:
     path = write_tfrecord(tmp_path / "a", [{"label": ints([k])} for k in range(4)])
     content, at = bytearray(path.read_bytes()), 0
     while at < len(content):

@@ -64,7 +64,7 @@ def test_step_and_stride(videos: list[Path], options: dict[str, int], expected: 
         ("reflect_101", "b5 b6 b5 b4 b3"),
     ],
 )
-def test_padding(videos: list[Path], mode: str, last: str) -> None:
+def test_padding_repeats_or_clears_frames(videos: list[Path], mode: str, last: str) -> None:
     assert epoch(new(filenames=videos[1], sequence_length=5, pad_mode=mode)) == ["b0 b1 b2 b3 b4", last]
     assert epoch(new(filenames=videos[1], sequence_length=5)) == ["b0 b1 b2 b3 b4"]
 
@@ -79,7 +79,7 @@ def test_pad_sequences(videos: list[Path]) -> None:
     assert (last.dtype, late.dtype) == (ndd.int32, ndd.float64)
 
 
-def test_labels(videos: list[Path], tmp_path: Path) -> None:
+def test_labels_of_sequences(videos: list[Path], tmp_path: Path) -> None:
     def labels(reader: Any) -> list[int]:
         return [label.torch().tolist()[0] for _, label in reader.next_epoch()]
 
@@ -179,7 +179,7 @@ def maker(videos: list[Path], kind: Callable[..., Any], **options: Any) -> Calla
 
 @pytest.mark.figures
 @pytest.mark.parametrize("options", [{}, {"random_shuffle": True, "seed": 3}], ids=str)
-def test_resumes(videos: list[Path], options: dict[str, Any]) -> None:
+def test_resumes_anywhere(videos: list[Path], options: dict[str, Any]) -> None:
     resumed = assert_resumable(maker(videos, new, **options), cuts=(0, 1, 3), worlds=((1, 1), (1, 2), (2, 3)), batch_sizes=(1, 3))
     print(f"{resumed.cuts} cuts, {resumed.samples} samples compared, states of at most {resumed.state_bytes} bytes")
 
@@ -193,19 +193,19 @@ def test_bad_files(videos: list[Path], tmp_path: Path) -> None:
     assert reader.errors[0].source.endswith("bad.mp4")
 
 
-def test_pickles_and_workers(videos: list[Path]) -> None:
+@pytest.mark.parametrize(("context", "workers"), [("fork", 2), pytest.param("spawn", 1, marks=pytest.mark.slow)])
+def test_pickles_and_workers(videos: list[Path], context: str, workers: int) -> None:
     reader = pickle.loads(pickle.dumps(new(filenames=videos, sequence_length=6)))
     assert len(epoch(reader)) == 8
-    for context, workers in (("fork", 2), ("spawn", 1)):  # each that is spawned imports torch
-        reader = new(2, filenames=videos, sequence_length=6, enable_frame_num=True, labels=[0, 1, 2])
-        loader = DataLoader(reader, batch_size=None, num_workers=workers, multiprocessing_context=context)
-        found = []
-        for _, labels, starts in loader:
-            found += zip(labels.torch().flatten().tolist(), starts.torch().flatten().tolist(), strict=True)
-        assert sorted(found) == [(0, 0), (0, 6), (0, 12), (1, 0), (2, 0), (2, 6), (2, 12), (2, 18)]
+    reader = new(2, filenames=videos, sequence_length=6, enable_frame_num=True, labels=[0, 1, 2])
+    loader = DataLoader(reader, batch_size=None, num_workers=workers, multiprocessing_context=context)
+    found = []
+    for _, labels, starts in loader:
+        found += zip(labels.torch().flatten().tolist(), starts.torch().flatten().tolist(), strict=True)
+    assert sorted(found) == [(0, 0), (0, 6), (0, 12), (1, 0), (2, 0), (2, 6), (2, 12), (2, 18)]
 
 
-def test_arguments(videos: list[Path]) -> None:
+def test_bad_arguments_are_rejected(videos: list[Path]) -> None:
     for kind in (ndd.readers.Video, new):
         for options, reason in (
             ({}, "one of file_list, file_root and filenames"),

@@ -44,7 +44,7 @@ def read(ext: Any, *paths: Path, **options: Any) -> list[tuple[bytes, ...]]:
 
 
 @pytest.mark.parametrize("indexed", [None, "v1.2", "v1.1"])
-def test_components(path: Path, indexed: str | None) -> None:
+def test_components_follow_ext(path: Path, indexed: str | None) -> None:
     options: dict[str, Any] = {}
     if indexed:
         place = path.with_suffix(".idx")
@@ -157,7 +157,7 @@ def test_an_index_without_names_of_another_archive_is_an_error(tmp_path: Path) -
         read(["jpg", "cls"], path, index_paths=place)
 
 
-def test_types(tmp_path: Path) -> None:
+def test_types_of_components(tmp_path: Path) -> None:
     path = write_tar(tmp_path / "a.tar", [("1.f4", struct.pack("<2f", 1, 2)), ("1.i2", struct.pack("<h", -3)), ("2.f4", b""), ("2.i2", b"\1\0\2\0")])
     reader = ndd.readers.Webdataset(2, paths=path, ext=["i2", "f4", "f4"], dtypes=[ndd.int16, ndd.types.FLOAT, ndd.types.UINT8])
     ((numbers, floats, raw),) = reader.next_epoch()
@@ -259,7 +259,7 @@ def test_indices_that_lie(path: Path) -> None:
     assert "this part ends at byte 100000001023" in reader.errors[0].reason
 
 
-def test_mistakes(path: Path) -> None:
+def test_bad_arguments_are_rejected(path: Path) -> None:
     for options, message in (
         ({"ext": []}, "ext is empty"),
         ({"missing_component_behavior": "x"}, "missing_component_behavior"),
@@ -284,7 +284,7 @@ def test_batches_and_sources(path: Path) -> None:
 
 
 @pytest.mark.figures
-def test_resumes(path: Path) -> None:
+def test_resumes_anywhere(path: Path) -> None:
     write_tar(path, [(f"{i}.{ext}", f"{i}{ext}".encode()) for i in range(11) for ext in ("jpg", "cls")])
 
     def make(rank: int, world: int, batch_size: int) -> ndd.readers.Webdataset:
@@ -294,7 +294,7 @@ def test_resumes(path: Path) -> None:
     print(f"{resumed.cuts} cuts, {resumed.samples} samples compared, states of at most {resumed.state_bytes} bytes")
 
 
-def test_patterns(tmp_path: Path) -> None:
+def test_patterns_of_paths(tmp_path: Path) -> None:
     for k in range(12):
         write_tar(tmp_path / f"s{k:02}.tar", [(f"{k}.cls", str(k).encode())])
     write_tar(tmp_path / "x{1,2}.tar", [("0.cls", b"99")])
@@ -320,7 +320,7 @@ def test_patterns(tmp_path: Path) -> None:
             numbers(wrong)
 
 
-def test_decode(tmp_path: Path) -> None:
+def test_decode_converts_components(tmp_path: Path) -> None:
     files = [("a.jpg", b"J"), ("a.cls", b" 3\n"), ("a.txt", "é".encode()), ("a.json", b'{"x": [1, 2]}')]
     files += [("b.jpg", b"JJ"), ("b.cls", b"-4"), ("b.txt", b""), ("b.json", b"5")]
     reader = ndd.readers.Webdataset(paths=write_tar(tmp_path / "a.tar", files), ext=[".jpg", "cls", ".txt", "json"], decode=True)

@@ -159,6 +159,18 @@ def test_bad_arguments(make: Any, message: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 1000])
+@pytest.mark.parametrize("kind", ["equal", "heavy", "gaps"])
+def test_draws_are_the_inverse_of_the_cumulative_weights(kind: str, count: int) -> None:
+    rng = np.random.default_rng(count)
+    weights = {"equal": np.ones(count), "heavy": rng.pareto(0.5, count) + 1e-9, "gaps": (rng.random(count) < 0.1) * rng.random(count)}[kind]
+    weights[-1] = 1  # a gap alone has no weight
+    found = Weighted(Numbers(count), weights=weights, samples_per_epoch=4096, seed=7).list_order(0, 0, 4096)
+    numbers = (np.random.Philox(counter=0, key=np.array([7, 0], np.uint64)).random_raw(4096) >> np.uint64(11)) * 2.0**-53
+    totals = np.cumsum(weights)
+    assert np.array_equal(found, np.searchsorted(totals, numbers * totals[-1], "right"))
+
+
 def test_many_weights() -> None:
     weights = np.zeros(20_000_000, np.float32)
     weights[[5, 10_000_000, 19_999_999]] = [1, 2, 1]

@@ -11,7 +11,7 @@ import torch_ndd as ndd
 from torch_ndd.torchvision import v2
 
 
-def _prepared(images: Any) -> Any:
+def _prepare(images: Any) -> Any:
     moved = v2.functional.horizontal_flip(v2.functional.adjust_brightness(images, 1.2))
     return v2.Compose([v2.Resize((10, 12)), v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.5] * 3, [0.2] * 3)])(moved)
 
@@ -21,7 +21,7 @@ def test_compiled_chain_equals_eager(kind: str) -> None:
     samples = [pixels(20, 24, seed=1), pixels(20, 24 if kind != "ragged" else 15, seed=2)]
     value: Any = torch.stack(samples) if kind == "tensor" else ndd.batch(samples, layout="CHW")
     torch.compiler.reset()
-    result, expected = torch.compile(_prepared, fullgraph=True, backend="eager")(value), _prepared(value)
+    result, expected = torch.compile(_prepare, fullgraph=True, backend="eager")(value), _prepare(value)
     if kind != "tensor":
         result, expected = result.torch(), expected.torch()
     assert torch.allclose(result, expected, atol=0.05)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from _torchvision import boxes_of, compare, joined, points_of
+from _torchvision import boxes_of, compare, join, points_of
 from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 
@@ -40,16 +40,16 @@ def _same(ours: Any, theirs: Any, most: float, canvas: Any = None) -> None:
     compare(ours.as_subclass(torch.Tensor), theirs.as_subclass(torch.Tensor), most)
 
 
-def _check(name: str, given: dict[str, Any], samples: list[Any], most: float) -> None:
-    theirs = [getattr(reference, name)(item, **given) for item in samples]
+def _check(name: str, arguments: dict[str, Any], samples: list[Any], most: float) -> None:
+    theirs = [getattr(reference, name)(item, **arguments) for item in samples]
     canvases = [tuple(their.canvas_size) for their in theirs]
-    if given.get("expand"):  # that of the image, which differs from torchvision's by a pixel
-        canvases = [tuple(reference.rotate(torch.zeros(1, *size), **given).shape[-2:]) for size in SIZES]
+    if arguments.get("expand"):  # that of the image, which differs from torchvision's by a pixel
+        canvases = [tuple(reference.rotate(torch.zeros(1, *size), **arguments).shape[-2:]) for size in SIZES]
     for sample, other, canvas in zip(samples, theirs, canvases, strict=True):
         before = sample.clone()
-        _same(getattr(F, name)(sample, **given), other, most, canvas)
+        _same(getattr(F, name)(sample, **arguments), other, most, canvas)
         assert torch.equal(sample, before)
-    result = getattr(F, name)(joined(samples), **given)
+    result = getattr(F, name)(join(samples), **arguments)
     assert type(result) is (tv_tensors.BoundingBoxes if isinstance(samples[0], single.BoundingBoxes) else tv_tensors.KeyPoints)
     assert result.canvas_size == canvases
     for sample, other in zip(result.evaluate(), theirs, strict=True):
@@ -58,34 +58,34 @@ def _check(name: str, given: dict[str, Any], samples: list[Any], most: float) ->
 
 @pytest.mark.parametrize("mode", ["soft", "hard", None])
 @pytest.mark.parametrize("format", ["XYXY", "XYWH", "CXCYWH", "XYWHR", "CXCYWHR", "XYXYXYXY"])
-@pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
-def test_box_functionals_equal_torchvision(name: str, given: dict[str, Any], format: str, mode: Any) -> None:
+@pytest.mark.parametrize(("name", "arguments"), CASES, ids=NAMES)
+def test_box_functionals_equal_torchvision(name: str, arguments: dict[str, Any], format: str, mode: Any) -> None:
     samples = [boxes_of(h, w, format, seed=k, count=k + 2) for k, (h, w) in enumerate(SIZES)]
     for sample in samples:
         sample.clamping_mode = mode
-    _check(name, given, samples, 2e-3 if single.is_rotated_bounding_format(samples[0].format) else 2e-4)
+    _check(name, arguments, samples, 2e-3 if single.is_rotated_bounding_format(samples[0].format) else 2e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
 @pytest.mark.parametrize("format", ["XYXY", "XYWH", "CXCYWH"])
-@pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
-def test_box_functionals_keep_other_dtypes(name: str, given: dict[str, Any], format: str, dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("name", "arguments"), CASES, ids=NAMES)
+def test_box_functionals_keep_other_dtypes(name: str, arguments: dict[str, Any], format: str, dtype: torch.dtype) -> None:
     samples = [boxes_of(h, w, format, dtype, seed=k, count=3) for k, (h, w) in enumerate(SIZES)]
-    _check(name, given, samples, 1.0 if name in ("affine", "rotate", "perspective") and not dtype.is_floating_point else 1e-4)
+    _check(name, arguments, samples, 1.0 if name in ("affine", "rotate", "perspective") and not dtype.is_floating_point else 1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
 @pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 2, 2)])
-@pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
-def test_point_functionals_equal_torchvision(name: str, given: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("name", "arguments"), CASES, ids=NAMES)
+def test_point_functionals_equal_torchvision(name: str, arguments: dict[str, Any], shape: tuple[int, ...], dtype: torch.dtype) -> None:
     samples = [points_of(h, w, dtype, (shape[0] + k, *shape[1:]), seed=k) for k, (h, w) in enumerate(SIZES)]
-    _check(name, given, samples, 1.0 if name in ("affine", "rotate", "perspective") and not dtype.is_floating_point else 2e-4)
+    _check(name, arguments, samples, 1.0 if name in ("affine", "rotate", "perspective") and not dtype.is_floating_point else 2e-4)
 
 
-@pytest.mark.parametrize(("name", "given"), CASES, ids=NAMES)
-def test_functionals_accept_samples_without_boxes(name: str, given: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("name", "arguments"), CASES, ids=NAMES)
+def test_functionals_accept_samples_without_boxes(name: str, arguments: dict[str, Any]) -> None:
     samples = [boxes_of(h, w, seed=k, count=k) for k, (h, w) in enumerate(SIZES)]
-    result = getattr(F, name)(joined(samples), **given)
+    result = getattr(F, name)(join(samples), **arguments)
     assert [shape[0] for shape in result.shape] == [0, 1, 2]
 
 
@@ -97,13 +97,13 @@ def test_elastic_boxes_and_points_equal_torchvision(format: str) -> None:
         samples = [single.wrap(torch.cat([sample[:, :4].floor(), sample[:, 4:]], 1), like=sample) for sample in samples]
     fields = [torch.randn(1, h, w, 2) * 0.05 for h, w in SIZES]
     theirs = [reference.elastic(sample, field) for sample, field in zip(samples, fields, strict=True)]
-    result = F.elastic(joined(samples), ndd.batch([field[0] for field in fields]))
+    result = F.elastic(join(samples), ndd.batch([field[0] for field in fields]))
     for sample, field, value, other in zip(samples, fields, result.evaluate(), theirs, strict=True):
         _same(F.elastic(sample, field), other, 2e-3)
         compare(value.torch(), other.as_subclass(torch.Tensor), 2e-3)
     points = [points_of(h, w, seed=k) for k, (h, w) in enumerate(SIZES)]
     points = [single.wrap(point.floor(), like=point) for point in points]
-    moved = F.elastic(joined(points), ndd.batch([field[0] for field in fields]))
+    moved = F.elastic(join(points), ndd.batch([field[0] for field in fields]))
     for sample, field, value in zip(points, fields, moved.evaluate(), strict=True):
         other = reference.elastic(sample, field)
         _same(F.elastic(sample, field), other, 2e-4)
@@ -115,7 +115,7 @@ def test_elastic_boxes_and_points_equal_torchvision(format: str) -> None:
 def test_clamping_boxes_equals_torchvision(format: str, mode: Any) -> None:
     samples = [boxes_of(2 * h, 2 * w, format, seed=k, count=k + 2) for k, (h, w) in enumerate(SIZES)]
     samples = [single.wrap(sample, like=sample, canvas_size=size, clamping_mode="hard") for sample, size in zip(samples, SIZES, strict=True)]
-    result = F.clamp_bounding_boxes(joined(samples), clamping_mode=mode)
+    result = F.clamp_bounding_boxes(join(samples), clamping_mode=mode)
     for sample, value in zip(samples, result.evaluate(), strict=True):
         theirs = reference.clamp_bounding_boxes(sample, clamping_mode=mode)
         compare(value.torch(), theirs.as_subclass(torch.Tensor), 1e-3)
@@ -127,7 +127,7 @@ def test_clamping_boxes_equals_torchvision(format: str, mode: Any) -> None:
 
 def test_clamping_points_equals_torchvision() -> None:
     samples = [single.wrap(points_of(2 * h, 2 * w, seed=k), like=points_of(h, w)) for k, (h, w) in enumerate(SIZES)]
-    for sample, value in zip(samples, F.clamp_keypoints(joined(samples)).evaluate(), strict=True):
+    for sample, value in zip(samples, F.clamp_keypoints(join(samples)).evaluate(), strict=True):
         compare(value.torch(), reference.clamp_keypoints(sample).as_subclass(torch.Tensor))
 
 
@@ -137,19 +137,19 @@ UNROTATED, ROTATED = ("XYXY", "XYWH", "CXCYWH"), ("XYWHR", "CXCYWHR", "XYXYXYXY"
 @pytest.mark.parametrize(("old", "new"), [(a, b) for group in (UNROTATED, ROTATED) for a in group for b in group])
 def test_converting_box_formats_equals_torchvision(old: str, new: str) -> None:
     samples = [boxes_of(h, w, old, seed=k, count=k + 1) for k, (h, w) in enumerate(SIZES)]
-    result = F.convert_bounding_box_format(joined(samples), new_format=new)
+    result = F.convert_bounding_box_format(join(samples), new_format=new)
     assert result.format.name == new
     for sample, value in zip(samples, result.evaluate(), strict=True):
         compare(value.torch(), reference.convert_bounding_box_format(sample, new_format=new).as_subclass(torch.Tensor))
     with pytest.raises(ValueError, match="rotated"):
-        F.convert_bounding_box_format(joined(samples), new_format="XYXY" if old in ROTATED else "XYWHR")
+        F.convert_bounding_box_format(join(samples), new_format="XYXY" if old in ROTATED else "XYWHR")
 
 
 @pytest.mark.parametrize("format", [*UNROTATED, *ROTATED])
 def test_sanitizing_boxes_equals_torchvision(format: str) -> None:
     samples = [boxes_of(2 * h, 2 * w, format, seed=k, count=9) for k, (h, w) in enumerate(SIZES)]
     samples = [single.wrap(sample, like=sample, canvas_size=size) for sample, size in zip(samples, SIZES, strict=True)]
-    result, masks = F.sanitize_bounding_boxes(joined(samples), min_size=3.0, min_area=20.0)
+    result, masks = F.sanitize_bounding_boxes(join(samples), min_size=3.0, min_area=20.0)
     for sample, value, mask in zip(samples, result.evaluate(), masks, strict=True):
         theirs, kept = reference.sanitize_bounding_boxes(sample, min_size=3.0, min_area=20.0)
         assert torch.equal(mask.torch(), kept)
@@ -161,7 +161,7 @@ def test_sanitizing_points_equals_torchvision(shape: tuple[int, ...]) -> None:
     samples = [
         single.KeyPoints(points_of(2 * h, 2 * w, shape=(shape[0] + k, *shape[1:]), seed=k), canvas_size=(h, w)) for k, (h, w) in enumerate(SIZES)
     ]
-    result, masks = F.sanitize_keypoints(joined(samples))
+    result, masks = F.sanitize_keypoints(join(samples))
     for sample, value, mask in zip(samples, result.evaluate(), masks, strict=True):
         theirs, kept = reference.sanitize_keypoints(sample)
         assert torch.equal(mask.torch(), kept)
@@ -188,7 +188,7 @@ def test_kernels_accept_torch_tensors(name: str) -> None:
 
 def test_bounding_boxes_are_a_batch() -> None:
     samples = [boxes_of(h, w, seed=k, count=k + 1) for k, (h, w) in enumerate(SIZES)]
-    boxes = joined(samples)
+    boxes = join(samples)
     assert boxes.batch_size == 3
     assert [box.shape for box in boxes] == [(1, 4), (2, 4), (3, 4)]
     part = boxes.select([2, 0])

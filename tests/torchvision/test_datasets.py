@@ -109,7 +109,7 @@ def test_samplers_and_collate_functions_read_image_folders(folder: Path) -> None
     assert np.array_equal(images[1].numpy(), np.asarray(dataset[20][0]))
 
 
-def nested(dataset: Any) -> Any:
+def nest(dataset: Any) -> Any:
     """Return a data set of 0, 1, 2, 3, 20, 19, 18, 1 of a data set."""
     first, last = Subset(dataset, range(4)), Subset(Subset(dataset, range(10, len(dataset))), torch.tensor([-1, -2, -3]))
     return ConcatDataset([ConcatDataset([first, last]), Subset(dataset, np.array([1]))])
@@ -122,7 +122,7 @@ NESTED = [0, 1, 2, 3, 20, 19, 18, 1]
 def test_subsets_and_concatenations_are_read_natively(folder: Path, make: Any) -> None:
     dataset = make(str(folder), VALIDATION)
     whole = torch.cat([images for images, _ in ndd.torchvision.DataLoader(dataset, batch_size=21)])
-    loader = ndd.torchvision.DataLoader(nested(dataset), batch_size=3, return_paths=True)
+    loader = ndd.torchvision.DataLoader(nest(dataset), batch_size=3, return_paths=True)
     assert isinstance(loader.reader, ndd.readers.File)
     assert len(loader) == 3
     images, labels, paths = zip(*loader, strict=True)

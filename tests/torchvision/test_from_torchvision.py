@@ -172,9 +172,10 @@ def test_random_transforms_have_the_distribution_of_torchvision(number: int, fol
     assert not torch.equal(mine[:12], mine[12:24])
 
 
-def test_only_the_random_crop_is_decoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the same draws the fused decoder gives what the transform gives of whole images."""
-    transform = v2.Compose([v2.RandomResizedCrop(48), *FLOATS])
+@pytest.mark.parametrize("flips", [[], [v2.RandomHorizontalFlip(0.5)]], ids=["plain", "flipped"])
+def test_only_the_random_crop_is_decoded(flips: list[Any], folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the same draws the fused decoder, whose windows are normalized in the resize, gives what the transform gives of whole images."""
+    transform = v2.Compose([v2.RandomResizedCrop(48), *flips, *FLOATS])
     fn = from_torchvision(transform)
     files = [ndd.io.file.read(ndd.batch([list(str(path).encode())], dtype=ndd.uint8)).select(0) for path, _ in ndd.ImageFolder(folder).samples]
     encoded = ndd.as_batch(files)

@@ -112,8 +112,8 @@ def _nearest_limits(case: tuple[str, dict[str, Any], tuple[float, float]], most:
     return most, mean
 
 
-def _listed(made: Any) -> list[torch.Tensor]:
-    return list(made) if isinstance(made, tuple | list) else [made]
+def _list(outputs: Any) -> list[torch.Tensor]:
+    return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
@@ -126,7 +126,7 @@ def test_tensors_equal_torchvision(case: tuple[str, dict[str, Any], tuple[float,
     for inpt in (image, stack):
         before, own = inpt.clone(), inpt.to(torch_device)
         ours, theirs = getattr(F, name)(own, **value), getattr(reference, name)(inpt, **of_torchvision(value))
-        for item, other in zip(_listed(ours), _listed(theirs), strict=True):
+        for item, other in zip(_list(ours), _list(theirs), strict=True):
             assert item.device.type == torch_device.type
             compare(item, other, most, mean)
         assert torch.equal(own.cpu(), before)
@@ -139,7 +139,7 @@ def test_channels_last_tensors_equal_torchvision(case: tuple[str, dict[str, Any]
     stack = torch.stack([pixels(48, 42, 3, torch.uint8, k) for k in range(2)]).contiguous(memory_format=torch.channels_last)
     for inpt in (stack, stack[1]):
         ours, theirs = getattr(F, name)(inpt.to(torch_device), **value), getattr(reference, name)(inpt, **of_torchvision(value))
-        for item, other in zip(_listed(ours), _listed(theirs), strict=True):
+        for item, other in zip(_list(ours), _list(theirs), strict=True):
             compare(item, other, most, mean)
             if item.dim() == 4 and item.shape[1] > 1 and "crop" not in name:
                 assert item.is_contiguous(memory_format=torch.channels_last)
@@ -172,8 +172,8 @@ def test_ragged_batches_equal_torchvision(
     most, mean = _nearest_limits(case, *_limits(case, dtype))
     samples = pictures(3, dtype)
     result = getattr(F, name)(image_batch(samples, layout, device), **value)
-    theirs = [_listed(getattr(reference, name)(sample, **of_torchvision(value))) for sample in samples]
-    for k, batch in enumerate(_listed(result)):
+    theirs = [_list(getattr(reference, name)(sample, **of_torchvision(value))) for sample in samples]
+    for k, batch in enumerate(_list(result)):
         assert isinstance(batch, ndd.Batch)
         assert batch.layout == layout
         for item, other in zip(of_batch(batch), [row[k] for row in theirs], strict=True):
@@ -219,7 +219,7 @@ def test_gray_images_equal_torchvision(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int16, torch.int32, torch.int64, torch.float64])
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "arguments"),
     [
         ("horizontal_flip", ()),
         ("crop", (1, 2, 10, 50)),
@@ -236,15 +236,15 @@ def test_gray_images_equal_torchvision(name: str) -> None:
         ("adjust_hue", (0.2,)),
     ],
 )
-def test_other_dtypes_equal_torchvision(name: str, given: tuple[Any, ...], dtype: torch.dtype, torch_device: torch.device) -> None:
+def test_other_dtypes_equal_torchvision(name: str, arguments: tuple[Any, ...], dtype: torch.dtype, torch_device: torch.device) -> None:
     image = pixels(23, 31, 3, torch.float64) if dtype.is_floating_point else pixels(23, 31, 3).to(dtype)
     try:
-        theirs = getattr(reference, name)(image, *given)
+        theirs = getattr(reference, name)(image, *arguments)
     except (RuntimeError, TypeError):
         with pytest.raises((RuntimeError, TypeError)):
-            getattr(F, name)(image.to(torch_device), *given)
+            getattr(F, name)(image.to(torch_device), *arguments)
         return
-    compare(getattr(F, name)(image.to(torch_device), *given), theirs, 1e-5 if dtype.is_floating_point else 1.0, 0.05)
+    compare(getattr(F, name)(image.to(torch_device), *arguments), theirs, 1e-5 if dtype.is_floating_point else 1.0, 0.05)
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint16, torch.int16, torch.int32, torch.int64])
@@ -258,7 +258,7 @@ def test_equalize_of_other_integers_goes_through_bytes(dtype: torch.dtype) -> No
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "arguments"),
     [
         ("resize", ([20, 30],)),
         ("rotate", (20,)),
@@ -276,9 +276,9 @@ def test_equalize_of_other_integers_goes_through_bytes(dtype: torch.dtype) -> No
         ("erase", (1, 2, 3, 4, torch.zeros(3, 1, 1))),
     ],
 )
-def test_pil_images_equal_torchvision(name: str, given: tuple[Any, ...]) -> None:
+def test_pil_images_equal_torchvision(name: str, arguments: tuple[Any, ...]) -> None:
     image = PIL.Image.fromarray(pixels(33, 47).permute(1, 2, 0).numpy())
-    for value, other in zip(_listed(getattr(F, name)(image, *given)), _listed(getattr(reference, name)(image, *given)), strict=True):
+    for value, other in zip(_list(getattr(F, name)(image, *arguments)), _list(getattr(reference, name)(image, *arguments)), strict=True):
         assert isinstance(value, PIL.Image.Image)
         assert np.array_equal(np.asarray(value), np.asarray(other))
 
@@ -299,15 +299,15 @@ MASKS: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.bool])
-@pytest.mark.parametrize(("name", "given"), MASKS, ids=[f"{name}-{k}" for k, (name, _) in enumerate(MASKS)])
-def test_masks_equal_torchvision(name: str, given: dict[str, Any], dtype: torch.dtype) -> None:
+@pytest.mark.parametrize(("name", "arguments"), MASKS, ids=[f"{name}-{k}" for k, (name, _) in enumerate(MASKS)])
+def test_masks_equal_torchvision(name: str, arguments: dict[str, Any], dtype: torch.dtype) -> None:
     samples = [(pixels(h, w, n, seed=n) > 120).to(dtype) for n, (h, w) in ((1, (37, 53)), (4, (64, 48)))]
-    theirs = [getattr(reference, name)(single.Mask(sample), **given) for sample in samples]
-    flat = [getattr(reference, name)(single.Mask(sample[0]), **given) for sample in samples]
+    theirs = [getattr(reference, name)(single.Mask(sample), **arguments) for sample in samples]
+    flat = [getattr(reference, name)(single.Mask(sample[0]), **arguments) for sample in samples]
     warped = name in ("affine", "rotate", "perspective")
-    ours = [getattr(F, name)(single.Mask(sample), **given) for sample in samples]
-    result = getattr(F, name)(tv_tensors.Mask(ndd.batch(samples)), **given)
-    planes = getattr(F, name)(tv_tensors.Mask(ndd.batch([sample[0] for sample in samples], layout="HW")), **given)
+    ours = [getattr(F, name)(single.Mask(sample), **arguments) for sample in samples]
+    result = getattr(F, name)(tv_tensors.Mask(ndd.batch(samples)), **arguments)
+    planes = getattr(F, name)(tv_tensors.Mask(ndd.batch([sample[0] for sample in samples], layout="HW")), **arguments)
     assert type(result) is tv_tensors.Mask
     for our, batched, other, plane, expected in zip(ours, result.evaluate(), theirs, planes.evaluate(), flat, strict=True):
         assert type(our) is single.Mask
@@ -345,13 +345,13 @@ NUMBERS: list[tuple[str, dict[str, list[Any]]]] = [
 
 
 @pytest.mark.filterwarnings("ignore:The image decoding:DeprecationWarning")
-@pytest.mark.parametrize(("name", "given"), NUMBERS, ids=[name for name, _ in NUMBERS])
-def test_arguments_accept_a_number_per_sample(name: str, given: dict[str, list[Any]]) -> None:
+@pytest.mark.parametrize(("name", "arguments"), NUMBERS, ids=[name for name, _ in NUMBERS])
+def test_arguments_accept_a_number_per_sample(name: str, arguments: dict[str, list[Any]]) -> None:
     samples = pictures()
-    theirs = [getattr(reference, name)(sample, **{key: values[k] for key, values in given.items()}) for k, sample in enumerate(samples)]
+    theirs = [getattr(reference, name)(sample, **{key: values[k] for key, values in arguments.items()}) for k, sample in enumerate(samples)]
     most, mean = (255.0, 0.05) if name == "rotate" else (1.0, 0.02)
     for form in (lambda values: values, lambda values: ndd.batch(values), torch.tensor):
-        result = getattr(F, name)(image_batch(samples), **{key: form(values) for key, values in given.items()})
+        result = getattr(F, name)(image_batch(samples), **{key: form(values) for key, values in arguments.items()})
         for item, other in zip(of_batch(result), theirs, strict=True):
             compare(item, other, most, mean)
 
@@ -433,14 +433,14 @@ def test_operator_options_equal_torchvision(size: tuple[int, int]) -> None:
         assert (other.torch().int() - expected.int()).abs().max() <= 1
 
 
-@pytest.mark.parametrize("given", [{"size": [24, 36]}, {"size": 24}, {"size": None, "max_size": 36}], ids=str)
-def test_resize_returns_a_tensor_of_the_same_size(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", [{"size": [24, 36]}, {"size": 24}, {"size": None, "max_size": 36}], ids=str)
+def test_resize_returns_a_tensor_of_the_same_size(arguments: dict[str, Any]) -> None:
     for shape in ((3, 24, 36), (2, 3, 24, 36), (24, 36)):
         image = torch.zeros(shape)
-        assert F.resize(image, **given) is image
-        assert reference.resize(image[None], **given).shape == image[None].shape
+        assert F.resize(image, **arguments) is image
+        assert reference.resize(image[None], **arguments).shape == image[None].shape
     assert F.resize(torch.zeros(3, 24, 36), [24, 35]).shape == (3, 24, 35)
     wrongs: list[dict[str, Any]] = [{"interpolation": "lanczos", "antialias": False}, {"interpolation": "cubist"}]
     for wrong in wrongs:
         with pytest.raises(ValueError, match=r"lanczos|cubist"):
-            F.resize(torch.zeros(3, 24, 36), **given, **wrong)
+            F.resize(torch.zeros(3, 24, 36), **arguments, **wrong)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _torchvision import boxes_of, image_batch, joined, pixels
+from _torchvision import boxes_of, image_batch, join, pixels
 from scipy import stats
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
@@ -156,7 +156,7 @@ def test_iou_crops_have_the_distribution_of_torchvision() -> None:
     torch.manual_seed(7)
     boxes, image = boxes_of(*SIZE, count=3, seed=2), single.Image(pixels(*SIZE))
     count = 300
-    batch, many = image_batch([pixels(*SIZE)] * count), joined([boxes] * count)
+    batch, many = image_batch([pixels(*SIZE)] * count), join([boxes] * count)
     params = v2.RandomIoUCrop().make_params([batch, many])
     ours = np.stack([params[key].numpy() for key in ("top", "left", "height", "width")], 1)
     expected = [reference.RandomIoUCrop().make_params([image, boxes]) for _ in range(count)]
@@ -239,8 +239,8 @@ def test_autoaugment_steps_act_with_their_probability(policy: AutoAugmentPolicy,
         magnitude = parameter - 1.0 if name in FACTORS else parameter
         return "".join(map(str.capitalize, name.split("_"))), round(float(magnitude), 3)
 
-    def record_theirs(image: Any, name: str, magnitude: float, **given: Any) -> Any:
-        del given
+    def record_theirs(image: Any, name: str, magnitude: float, **arguments: Any) -> Any:
+        del arguments
         expected[-1] += ((name, round(float(magnitude), 3)),)
         return image
 

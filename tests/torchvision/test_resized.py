@@ -32,15 +32,18 @@ def test_resized_files_equal_pillow(interpolation: str, size: Any, crop: Any) ->
         assert torch.equal(result.select(k).torch(), v2.Compose(steps)(Image.fromarray(pixel))), pixel.shape
 
 
-def test_resize_and_center_crop_are_fused() -> None:
+@pytest.mark.parametrize("probability", [0.0, 1.0])
+def test_resize_and_center_crop_are_fused_with_the_normalization(probability: float) -> None:
     steps = [v2.Resize(24), v2.CenterCrop(20)]
-    fn = from_torchvision(v2.Compose([*steps, v2.RandomHorizontalFlip(0.0), *FLOATS]))
-    assert [type(value).__name__ for value in fn._fused] == ["ResizeCenterCrop", "FlipNormalize"]
+    fn = from_torchvision(v2.Compose([*steps, v2.RandomHorizontalFlip(probability), *FLOATS]))
+    assert [type(value).__name__ for value in fn._fused] == ["ResizeNormalize"]
     assert "CenterCrop" in repr(fn)
     planes = [torch.arange(3 * 30 * w, dtype=torch.uint8).reshape(3, 30, w) for w in (40, 50)]
     images, target = fn(ndd.batch(planes, layout="CHW"), ndd.batch([1, 2]))
+    assert images.layout == "CHW"
     for k, plane in enumerate(planes):
-        torch.testing.assert_close(images.select(k).torch(), v2.Compose(steps)(plane).float() / 255, atol=1e-6, rtol=0)
+        expected = v2.Compose(steps)(plane).float() / 255
+        torch.testing.assert_close(images.select(k).torch(), expected.flip(-1) if probability else expected, atol=1e-6, rtol=0)
     assert target.torch().tolist() == [1, 2]
     boxes = tv_tensors.BoundingBoxes(ndd.batch([[[0.0, 0, 15, 15]]] * 2), format="XYXY", canvas_size=(30, 40))
     _, moved = from_torchvision(v2.Compose(steps))(ndd.batch([torch.zeros(3, 30, 40)] * 2, layout="CHW"), boxes)  # in two steps

@@ -10,7 +10,7 @@ import numpy as np
 import PIL.Image
 import pytest
 import torch
-from _torchvision import boxes_of, compare, image_batch, joined, of_batch, pictures, pixels, points_of
+from _torchvision import boxes_of, compare, image_batch, join, of_batch, pictures, pixels, points_of
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
@@ -68,7 +68,7 @@ SINGLE: list[Callable[[], Any]] = [
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "arguments"),
     [
         ("Resize", {"size": 20}),
         ("CenterCrop", {"size": 10}),
@@ -83,10 +83,10 @@ SINGLE: list[Callable[[], Any]] = [
     ],
 )
 @pytest.mark.parametrize("make", SINGLE)
-def test_single_samples_pass_the_same_leaves_through(make: Callable[[], Any], name: str, given: dict[str, Any]) -> None:
+def test_single_samples_pass_the_same_leaves_through(make: Callable[[], Any], name: str, arguments: dict[str, Any]) -> None:
     if name == "ToDtype" and isinstance(make()[0] if not isinstance(make(), dict) else None, PIL.Image.Image):
         return
-    ours, theirs = getattr(v2, name)(**given)(make()), getattr(reference, name)(**given)(make())
+    ours, theirs = getattr(v2, name)(**arguments)(make()), getattr(reference, name)(**arguments)(make())
     assert type(ours) is type(theirs)
     flat = [item if not isinstance(item, dict) else list(item.values()) for item in (ours, theirs)]
     for value, other in zip(*flat, strict=True):
@@ -103,7 +103,7 @@ def test_fill_may_differ_by_type() -> None:
 
 
 def test_dtype_may_differ_by_type() -> None:
-    boxes = joined([boxes_of(*size) for size in SIZES])
+    boxes = join([boxes_of(*size) for size in SIZES])
     images, rows, labels = v2.ToDtype({single.Image: torch.float32, "others": None}, scale=True)(_images(), boxes, ndd.batch([1, 2]))
     assert (images.dtype, rows.dtype, labels.dtype) == (torch.float32, torch.float32, torch.int32)
     assert float(images.torch(pad=True).max()) <= 1
@@ -123,7 +123,7 @@ def test_typed_batches_are_recognized() -> None:
     assert result.layout == "CHW"
     pure = v2.ToPureTensor()(result)
     assert type(pure) is ndd.Batch
-    copied = pickle.loads(pickle.dumps(joined([boxes_of(*size) for size in SIZES])))
+    copied = pickle.loads(pickle.dumps(join([boxes_of(*size) for size in SIZES])))
     assert type(copied) is tv_tensors.BoundingBoxes
     assert copied.canvas_size == list(SIZES)
 
@@ -189,7 +189,7 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: v2.AutoAugment()("x"), TypeError, "no image"),
     (lambda: v2.Normalize([0.5], [0.5])(_images()), TypeError, "floating-point"),
     (lambda: v2.Normalize([0.5], [0.0])(image_batch(pictures(3, torch.float32))), ValueError, "std"),
-    (lambda: v2.RandomResizedCrop(20)(_images(), joined([boxes_of(5, 5)] * 2)), ValueError, "Found multiple"),
+    (lambda: v2.RandomResizedCrop(20)(_images(), join([boxes_of(5, 5)] * 2)), ValueError, "Found multiple"),
     (lambda: v2.RandomIoUCrop()(_images()), TypeError, "bounding boxes"),
     (lambda: F.crop(_images(), 0, 0, [1, 2, 3], 5), ValueError, "height has 3 values for 2 samples"),
     (lambda: F.crop(_images(), 0, 0, "a", 5), TypeError, "height"),
@@ -224,10 +224,10 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: F.jpeg(image_batch(pictures(3, torch.float32)), 50), RuntimeError, "uint8"),
     (lambda: F.permute_channels(_images(), [0, 1]), ValueError, "permutation"),
     (lambda: F.rgb_to_grayscale(_images(), 2), ValueError, "num_output_channels"),
-    (lambda: F.adjust_brightness(joined([boxes_of(5, 5)]), 1.0), TypeError, "BoundingBoxes"),
+    (lambda: F.adjust_brightness(join([boxes_of(5, 5)]), 1.0), TypeError, "BoundingBoxes"),
     (lambda: F.adjust_brightness("x", 1.0), TypeError, "str"),
-    (lambda: F.convert_bounding_box_format(joined([boxes_of(5, 5)])), TypeError, "new_format"),
-    (lambda: F.clamp_bounding_boxes(joined([boxes_of(5, 5)]), format="XYXY"), ValueError, "format"),
+    (lambda: F.convert_bounding_box_format(join([boxes_of(5, 5)])), TypeError, "new_format"),
+    (lambda: F.clamp_bounding_boxes(join([boxes_of(5, 5)]), format="XYXY"), ValueError, "format"),
     (lambda: v2.RandomInvert(2.0), ValueError, "p"),
     (lambda: v2.Compose([]), ValueError, "at least one"),
     (lambda: v2.Compose(3), TypeError, "sequence"),
@@ -248,12 +248,12 @@ def test_custom_kernels_are_called() -> None:
     assert v2.RandomInvert(1)(single.wrap(torch.zeros(2).as_subclass(Depth), like=torch.zeros(2).as_subclass(Depth))).tolist() == [0, 0]
 
     @F.register_kernel("invert", Depth)
-    def inverted(inpt: Any) -> Any:
+    def invert(inpt: Any) -> Any:
         return (1 - inpt.as_subclass(torch.Tensor)).as_subclass(Depth)
 
     assert v2.RandomInvert(1)(torch.zeros(2).as_subclass(Depth)).tolist() == [1, 1]
     with pytest.raises(ValueError, match="already"):
-        F.register_kernel(F.invert, Depth)(inverted)
+        F.register_kernel(F.invert, Depth)(invert)
     with pytest.raises(ValueError, match="builtin"):
         F.register_kernel(F.invert, single.Image)
     with pytest.raises(ValueError, match="Could not find"):

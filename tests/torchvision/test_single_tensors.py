@@ -65,14 +65,14 @@ def _image() -> ndd.Tensor:
     return ndd.as_tensor(pixels(HEIGHT, WIDTH).permute(1, 2, 0).contiguous(), layout="HWC")
 
 
-def _encoded() -> bytes:
+def _encode() -> bytes:
     file = io.BytesIO()
     PIL.Image.fromarray(_image().torch().numpy()).save(file, "PNG")
     return file.getvalue()
 
 
 def _file() -> ndd.Tensor:
-    return ndd.as_tensor(np.frombuffer(_encoded(), np.uint8))
+    return ndd.as_tensor(np.frombuffer(_encode(), np.uint8))
 
 
 @pytest.mark.filterwarnings("ignore")

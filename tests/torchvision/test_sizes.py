@@ -47,15 +47,15 @@ def test_drawn_sizes_equal_torchvision(keys: tuple[str, ...], make: Callable[[An
     assert [_size(result, keys, k) for k in range(len(SIZES))] == expected
 
 
-@pytest.mark.parametrize("given", [{"size": 70}, {"size": [70], "max_size": 90}, {"size": None, "max_size": 80}])
-def test_resized_sizes_equal_torchvision(given: dict[str, Any]) -> None:
+@pytest.mark.parametrize("arguments", [{"size": 70}, {"size": [70], "max_size": 90}, {"size": None, "max_size": 80}])
+def test_resized_sizes_equal_torchvision(arguments: dict[str, Any]) -> None:
     sizes = SIZES[:200]
     points: list[Any] = [single.KeyPoints(torch.zeros(1, 2), canvas_size=size) for size in sizes]
-    resized: list[Any] = [R.resize(point, **given) for point in points]
+    resized: list[Any] = [R.resize(point, **arguments) for point in points]
     expected = [tuple(value.canvas_size) for value in resized]
-    assert [tuple(F.resize(point, **given).canvas_size) for point in points] == expected
+    assert [tuple(F.resize(point, **arguments).canvas_size) for point in points] == expected
     batch = tv_tensors.KeyPoints(ndd.as_batch(torch.zeros(len(sizes), 1, 2)), canvas_size=sizes)
-    assert F.resize(batch, **given).canvas_size == expected
+    assert F.resize(batch, **arguments).canvas_size == expected
 
 
 @pytest.mark.parametrize("angle", [45, 90, 180, -30, 12.5, 333])

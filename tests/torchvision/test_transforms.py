@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from _torchvision import boxes_of, compare, image_batch, joined, of_batch, of_torchvision, pictures, pixels, points_of
+from _torchvision import boxes_of, compare, image_batch, join, of_batch, of_torchvision, pictures, pixels, points_of
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
@@ -67,12 +67,12 @@ def _params_of(name: str, params: dict[str, Any], k: int, count: int) -> dict[st
 
 
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
-@pytest.mark.parametrize(("name", "given", "limits"), RANDOM, ids=[f"{name}-{k}" for k, (name, _, _) in enumerate(RANDOM)])
-def test_random_transforms_equal_their_functionals(name: str, given: dict[str, Any], limits: tuple[float, float], layout: str, device: str) -> None:
+@pytest.mark.parametrize(("name", "args", "limits"), RANDOM, ids=[f"{name}-{k}" for k, (name, _, _) in enumerate(RANDOM)])
+def test_random_transforms_equal_their_functionals(name: str, args: dict[str, Any], limits: tuple[float, float], layout: str, device: str) -> None:
     ndd.random.set_seed(11)
     samples = pictures(sizes=((37, 53), (64, 48), (31, 31), (52, 70), (52, 70)))
     batch = image_batch(samples, layout, device)
-    ours, theirs = getattr(v2, name)(**given), getattr(reference, name)(**of_torchvision(given))
+    ours, theirs = getattr(v2, name)(**args), getattr(reference, name)(**of_torchvision(args))
     params = ours.make_params([batch])
     result = ours.transform(batch, params)
     assert result.layout == layout
@@ -81,14 +81,14 @@ def test_random_transforms_equal_their_functionals(name: str, given: dict[str, A
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "args"),
     [
         (name, value)
         for name, value, _ in RANDOM
         if name not in ("ColorJitter", "RandomErasing", "JPEG", "RandomPhotometricDistort", "RandomChannelPermutation", "GaussianBlur", "RandomCrop")
     ],
 )
-def test_boxes_points_and_masks_follow_the_image(name: str, given: dict[str, Any]) -> None:
+def test_boxes_points_and_masks_follow_the_image(name: str, args: dict[str, Any]) -> None:
     ndd.random.set_seed(12)
     sizes = ((37, 53), (64, 48), (31, 31))
     boxes, points = (
@@ -98,17 +98,17 @@ def test_boxes_points_and_masks_follow_the_image(name: str, given: dict[str, Any
     if name == "ElasticTransform":  # torchvision moves a point from its pixel: at whole pixels the results are equal
         boxes, points = ([single.wrap(row.floor(), like=row) for row in rows] for rows in (boxes, points))
     masks = [single.Mask((pixels(h, w, 2) > 120).to(torch.uint8)) for h, w in sizes]
-    sample = {"image": image_batch(pictures(sizes=sizes)), "boxes": joined(boxes), "points": joined(points), "n": ndd.batch([1, 2, 3])}
+    sample = {"image": image_batch(pictures(sizes=sizes)), "boxes": join(boxes), "points": join(points), "n": ndd.batch([1, 2, 3])}
     sample["masks"] = tv_tensors.Mask(ndd.batch([mask.as_subclass(torch.Tensor) for mask in masks]))
-    if "fill" in given:
-        given = {**given, "fill": {single.Image: given["fill"], "others": 0}}
-    ours, theirs = getattr(v2, name)(**given), getattr(reference, name)(**of_torchvision(given))
+    if "fill" in args:
+        args = {**args, "fill": {single.Image: args["fill"], "others": 0}}
+    ours, theirs = getattr(v2, name)(**args), getattr(reference, name)(**of_torchvision(args))
     params = ours.make_params([value for key, value in sample.items() if key != "n"])
     moved = {key: ours.transform(value, params) for key, value in sample.items() if key != "n"}
     for k in range(3):
         own = _params_of(name, params, k, 3)
         expected = {"boxes": theirs.transform(boxes[k], own), "points": theirs.transform(points[k], own), "masks": theirs.transform(masks[k], own)}
-        expands = given.get("expand", False)  # the canvas is the image's, which differs from torchvision's, to which boxes are clamped, by a pixel
+        expands = args.get("expand", False)  # the canvas is the image's, which differs from torchvision's, to which boxes are clamped, by a pixel
         canvas = moved["image"].shape[k][:2] if expands else tuple(expected["boxes"].canvas_size)
         assert moved["boxes"].canvas_size[k] == moved["points"].canvas_size[k] == canvas
         compare(moved["boxes"].select(k).torch(), expected["boxes"].as_subclass(torch.Tensor), 1.0 if expands else 0.02)
@@ -160,7 +160,7 @@ def test_deterministic_transforms_equal_torchvision(make: Callable[[Any], Any], 
 
 
 @pytest.mark.parametrize(
-    ("name", "given"),
+    ("name", "args"),
     [
         ("RandomHorizontalFlip", {}),
         ("RandomVerticalFlip", {}),
@@ -177,16 +177,16 @@ def test_deterministic_transforms_equal_torchvision(make: Callable[[Any], Any], 
     ],
 )
 @pytest.mark.parametrize("p", [0.3, 0.8])
-def test_probability_is_per_sample(name: str, given: dict[str, Any], p: float) -> None:
+def test_probability_is_per_sample(name: str, args: dict[str, Any], p: float) -> None:
     ndd.random.set_seed(5)
     sample = pixels(24, 25)
     count = 300
     batch = image_batch([sample] * count)
-    result = of_batch(getattr(v2, name)(**given, p=p)(batch))
+    result = of_batch(getattr(v2, name)(**args, p=p)(batch))
     changed = sum(item.shape != sample.shape or not torch.equal(item, sample) for item in result)
     assert abs(changed - p * count) < 5 * (count * p * (1 - p)) ** 0.5
     if name != "RandomPerspective":  # others draw more than whether
-        whole = getattr(reference, name)(**given, p=1.0)
+        whole = getattr(reference, name)(**args, p=1.0)
         same = [item for item in result if item.shape == sample.shape and torch.equal(item, sample)]
         assert len(same) == count - changed
         if name not in ("RandomZoomOut", "RandomErasing"):
@@ -200,7 +200,7 @@ def test_flips_with_a_probability_move_everything_together() -> None:
     samples = pictures(sizes=sizes)
     boxes, points = [boxes_of(h, w, seed=k) for k, (h, w) in enumerate(sizes)], [points_of(h, w, seed=k) for k, (h, w) in enumerate(sizes)]
     masks = tv_tensors.Mask(ndd.batch([sample[:1] for sample in samples]))
-    images, moved, dots, planes = v2.RandomHorizontalFlip(0.5)(image_batch(samples), joined(boxes), joined(points), masks)
+    images, moved, dots, planes = v2.RandomHorizontalFlip(0.5)(image_batch(samples), join(boxes), join(points), masks)
     flips = 0
     for k, item in enumerate(of_batch(images)):
         flipped = not torch.equal(item, samples[k])
@@ -279,7 +279,7 @@ def test_sanitizing_removes_labels_and_masks() -> None:
     masks = [torch.stack([torch.full(size, k) for k in range(len(box))]) for box, size in zip(boxes, sizes, strict=True)]
     sample = {
         "image": image_batch(pictures(sizes=sizes)),
-        "boxes": joined(boxes),
+        "boxes": join(boxes),
         "labels": ndd.batch(labels),
         "masks": tv_tensors.Mask(ndd.batch(masks)),
     }
@@ -303,7 +303,7 @@ def test_custom_classes_are_called_per_sample() -> None:
             return v2.functional.crop(inpt, 0, 0, 10 + params["n"], 12) if isinstance(inpt, single.Image | single.BoundingBoxes) else inpt
 
     sizes = ((37, 53), (64, 48))
-    boxes = joined([boxes_of(h, w) for h, w in sizes])
+    boxes = join([boxes_of(h, w) for h, w in sizes])
     images, moved, labels = Mine()(image_batch(pictures(sizes=sizes)), boxes, ndd.batch([3, 4]))
     assert seen == [[single.Image, single.BoundingBoxes]] * 2
     assert images.shape == [(11, 12, 3), (12, 12, 3)]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Translated processors return what transformers returns, on photographs of different sizes."""
 
+import functools
 import io
 from typing import Any
 
@@ -26,6 +27,8 @@ PAN_AND_SCAN = {
     "pan_and_scan_max_num_crops": 4,
     "pan_and_scan_min_ratio_to_activate": 1.2,
 }
+# By default 64 photographs are 856 tiles, for which transformers takes 4 GB. Smaller tiles follow the same rule.
+SMALL_TILES = {"size": {"longest_edge": 512}, "max_image_size": {"longest_edge": 128}}
 PROCESSORS: list[tuple[str, dict[str, Any]]] = [
     ("CLIPImageProcessor", {}),
     ("CLIPImageProcessor", {"resample": 0}),
@@ -45,6 +48,10 @@ PROCESSORS: list[tuple[str, dict[str, Any]]] = [
     ("DetrImageProcessor", {}),
     ("SamImageProcessor", {}),
     ("DPTImageProcessor", {"size": {"height": 518, "width": 518}, "ensure_multiple_of": 14, "keep_aspect_ratio": True}),
+    ("DPTImageProcessor", {"size": {"height": 60, "width": 90}, "do_pad": True, "size_divisor": 32}),
+    ("DPTImageProcessor", {"size": {"height": 60, "width": 90}, "do_pad": True, "size_divisor": 7}),
+    ("DPTImageProcessor", {"do_resize": False, "do_pad": True, "size_divisor": 28}),
+    ("DPTImageProcessor", {"size": {"height": 60, "width": 90}, "do_center_crop": True, "crop_size": {"height": 50, "width": 100}}),
     ("PixtralImageProcessor", {}),
     ("PixtralImageProcessor", {"size": {"longest_edge": 200}, "patch_size": {"height": 14, "width": 14}}),
     ("Qwen2VLImageProcessor", {}),
@@ -54,17 +61,22 @@ PROCESSORS: list[tuple[str, dict[str, Any]]] = [
     ("Gemma3ImageProcessor", {}),
     ("Gemma3ImageProcessor", PAN_AND_SCAN),
     ("GotOcr2ImageProcessor", {}),
-    ("GotOcr2ImageProcessor", {"crop_to_patches": True, "size": {"height": 224, "width": 224}}),
+    ("GotOcr2ImageProcessor", {"crop_to_patches": True, "size": {"height": 96, "width": 96}}),
     ("LlavaNextImageProcessor", SQUARE_336),
     ("LlavaNextImageProcessor", {}),
     ("LlavaNextImageProcessor", {"size": {"height": 224, "width": 224}}),
     ("LlavaOnevisionImageProcessor", {}),
-    ("Idefics3ImageProcessor", {}),
+    ("Idefics3ImageProcessor", SMALL_TILES),
     ("Idefics3ImageProcessor", {"do_image_splitting": False}),
+    ("SmolVLMImageProcessor", SMALL_TILES),
+]
+LARGE_TILES: list[tuple[str, dict[str, Any]]] = [
+    ("Idefics3ImageProcessor", {}),
     ("SmolVLMImageProcessor", {"size": {"longest_edge": 1024}, "max_image_size": {"longest_edge": 512}}),
 ]
 
 
+@functools.cache
 def photographs(count: int) -> list[np.ndarray]:
     """Return photographs of different sizes and aspect ratios, (H, W, 3)."""
     generator = np.random.default_rng(2)
@@ -89,7 +101,12 @@ def expected_outputs(processor: Any, images: Any) -> Any:
     ("name", "settings"),
     [
         *PROCESSORS,
-        *(pytest.param(f"{name}Pil", settings, marks=pytest.mark.slow) for name, settings in PROCESSORS if hasattr(transformers, f"{name}Pil")),
+        *(pytest.param(*row, marks=pytest.mark.slow) for row in LARGE_TILES),
+        *(
+            pytest.param(f"{name}Pil", settings, marks=pytest.mark.slow)
+            for name, settings in PROCESSORS + LARGE_TILES
+            if hasattr(transformers, f"{name}Pil")
+        ),
     ],
 )
 def test_images_equal_transformers(name: str, settings: dict[str, Any]) -> None:
@@ -99,13 +116,41 @@ def test_images_equal_transformers(name: str, settings: dict[str, Any]) -> None:
     compare_outputs(name, expected_outputs(processor, images), translated(ndd.batch(images, layout="HWC")), translated.tolerance)
 
 
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+@pytest.mark.parametrize("name", ["CLIPImageProcessor", "CLIPImageProcessorPil", "Qwen2VLImageProcessor", "PixtralImageProcessor"])
+def test_levels_that_are_normalized_without_rescaling_equal_transformers_bit_by_bit(name: str, layout: str) -> None:
+    # Values reach 1,136, where neighboring float32 are 1.2e-4 apart, so one rounding more would pass only a relative tolerance.
+    image = photographs(1)[0][:56, :56]
+    processor = getattr(transformers, name)(do_rescale=False, do_resize=False, do_center_crop=False)
+    expected = processor([torch.from_numpy(image).permute(2, 0, 1)], return_tensors="pt")["pixel_values"]
+    planes = np.ascontiguousarray(image.transpose(2, 0, 1))
+    found = from_processor(processor, check=False)(ndd.batch([image if layout == "HWC" else planes], layout=layout))["pixel_values"].torch()
+    assert expected.abs().max() > 500
+    assert torch.equal(found, expected)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "settings"), PROCESSORS)
 def test_ragged_batches_of_64_photographs_equal_transformers(name: str, settings: dict[str, Any]) -> None:
+    if name == "DetrImageProcessor":  # padded to 800x1333 they take 8 GB in both libraries
+        settings = {"size": {"shortest_edge": 200, "longest_edge": 333}}
     processor = getattr(transformers, name)(**settings)
     images = photographs(64)
     translated = from_processor(processor, check=False)
     compare_outputs(name, expected_outputs(processor, images), translated(ndd.batch(images, layout="HWC")), translated.tolerance)
+
+
+@pytest.mark.parametrize("wrong", [np.nan, 1.0])
+@pytest.mark.parametrize("position", [0, (1 << 20) - 1, 1 << 20, -1])
+def test_comparison_finds_one_wrong_value_in_any_part(position: int, wrong: float) -> None:
+    expected = np.zeros((2, (1 << 20) + 5), np.float32)
+    found = expected.copy()
+    compare_outputs("zeros", {"pixel_values": expected}, {"pixel_values": found})
+    found.reshape(-1)[position] = wrong
+    with pytest.raises(RuntimeError, match="pixel_values differs from transformers by"):
+        compare_outputs("zeros", {"pixel_values": expected}, {"pixel_values": found})
+    with pytest.raises(RuntimeError, match="pixel_values differs from transformers by"):
+        compare_outputs("zeros", {"pixel_values": [expected, expected]}, {"pixel_values": [expected, found]})
 
 
 def test_encoded_files_equal_decoded_images() -> None:
@@ -126,6 +171,12 @@ def test_channels_become_rgb() -> None:
     compare_outputs("channels", expected_outputs(processor, images), from_processor(processor)(ndd.batch(images, layout="HWC")))
 
 
+def test_an_empty_batch_is_refused() -> None:
+    for name in ("Qwen2VLImageProcessor", "Idefics3ImageProcessor", "LlavaNextImageProcessor"):
+        with pytest.raises(ValueError, match=f"{name} needs at least one image"):
+            from_processor(getattr(transformers, name)(), check=False)(ndd.batch(photographs(1), layout="HWC").select([]))
+
+
 def test_planes_are_accepted() -> None:
     images = photographs(3)
     translated = from_processor(transformers.Siglip2ImageProcessor())
@@ -138,7 +189,7 @@ def test_several_images_of_a_sample() -> None:
     tensors = [torch.from_numpy(image).permute(2, 0, 1) for image in images]
     nested = [tensors[:2], tensors[2:3], tensors[3:]]
     batch = ndd.batch(images, layout="HWC")
-    for processor in (transformers.LlavaOnevisionImageProcessor(), transformers.Idefics3ImageProcessor()):
+    for processor in (transformers.LlavaOnevisionImageProcessor(), transformers.Idefics3ImageProcessor(**SMALL_TILES)):
         found = from_processor(processor)(batch, counts=[2, 1, 2])
         compare_outputs("nested", processor(nested, return_tensors="pt"), found)
         with pytest.raises(ValueError, match="counts"):
@@ -147,7 +198,7 @@ def test_several_images_of_a_sample() -> None:
 
 def test_rows_and_columns_of_tiles() -> None:
     images = photographs(4)
-    processor = transformers.Idefics3ImageProcessor()
+    processor = transformers.Idefics3ImageProcessor(**SMALL_TILES)
     expected = processor([torch.from_numpy(image).permute(2, 0, 1) for image in images], return_tensors="pt", return_row_col_info=True)
     found = from_processor(processor)(ndd.batch(images, layout="HWC"), return_row_col_info=True)
     assert (found["rows"], found["cols"]) == (expected["rows"], expected["cols"])
@@ -179,9 +230,9 @@ def count_splits(outputs: Any, k: int) -> int:
         ("LlavaNextImageProcessor", SQUARE_336, count_tiles),
         ("LlavaNextImageProcessor", {}, count_tiles),
         ("LlavaOnevisionImageProcessor", {}, count_tiles),
-        ("Idefics3ImageProcessor", {"return_row_col_info": True}, count_splits),
+        ("Idefics3ImageProcessor", {"return_row_col_info": True, **SMALL_TILES}, count_splits),
         ("Idefics3ImageProcessor", {"return_row_col_info": True, "do_image_splitting": False}, count_splits),
-        ("SmolVLMImageProcessor", {"return_row_col_info": True}, count_splits),
+        ("SmolVLMImageProcessor", {"return_row_col_info": True, **SMALL_TILES}, count_splits),
     ],
 )
 def test_tokens_are_those_of_the_outputs(name: str, settings: dict[str, Any], tokens: Any) -> None:
@@ -234,6 +285,10 @@ def test_what_is_not_translated_is_named() -> None:
         from_processor(transformers.CLIPImageProcessor(resample=5))
     with pytest.raises(ValueError, match="do_center_crop"):
         from_processor(transformers.Gemma3ImageProcessor(do_center_crop=True))
+    with pytest.raises(ValueError, match="size_divisor=None"):
+        from_processor(transformers.DPTImageProcessor(do_pad=True))
+    with pytest.raises(ValueError, match="size_divisor=0"):
+        from_processor(transformers.DPTImageProcessor(do_pad=True, size_divisor=0))
     with pytest.raises(ValueError, match="canvases must consist of tiles"):
         from_processor(transformers.LlavaNextImageProcessor(do_center_crop=False))
     with pytest.raises(ValueError, match="dtype"):
@@ -272,6 +327,16 @@ def test_videos_of_videomae_equal_transformers() -> None:
     processor, clips = module.VideoMAEVideoProcessor(), [video[:4] for video in videos()]
     expected = processor([torch.from_numpy(video).permute(0, 3, 1, 2) for video in clips], return_tensors="pt")
     compare_outputs("VideoMAE", expected, from_processor(processor)(ndd.batch(clips, layout="FHWC")))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"do_center_crop": False, "size": {"height": 50, "width": 60}}, {"do_rescale": False, "do_normalize": False}]
+)
+@pytest.mark.parametrize("name", ["VideoMAEImageProcessor", "VideoMAEImageProcessorPil"])
+def test_image_processor_of_videomae_equals_transformers(name: str, settings: dict[str, Any]) -> None:
+    processor, clips = getattr(transformers, name)(**settings), [video[:4] for video in videos()]
+    expected = processor([list(clip) for clip in clips], return_tensors="pt")
+    compare_outputs(name, expected, from_processor(processor)(ndd.batch(clips, layout="FHWC")))
 
 
 @pytest.mark.parametrize("name", ["Qwen2VLVideoProcessor", "Qwen3VLVideoProcessor"])
@@ -326,6 +391,41 @@ def test_ragged_batches_of_64_sounds_equal_transformers(name: str) -> None:
     compare_outputs(name, expected, from_processor(processor)(ndd.batch(clips)), tolerance=1e-4)
 
 
+@pytest.mark.parametrize("samples", [560, 720, 4_000, 16_000, 16_161])
+@pytest.mark.parametrize("level", [0.0, 0.5])
+def test_silence_equals_transformers(samples: int, level: float) -> None:
+    # What is left of silence after its mean is the rounding of that mean, as much as a deviation: the order of additions matters.
+    processor, clips = transformers.SeamlessM4TFeatureExtractor(), [np.full(samples, level, np.float32)]
+    expected = processor(clips, sampling_rate=16_000, return_tensors="pt", return_attention_mask=True)
+    compare_outputs("silence", expected, from_processor(processor, check=False)(ndd.batch(clips)))
+
+
+def noise(amplitude: float, offset: float = 0.0) -> np.ndarray:
+    return (offset + amplitude * np.random.default_rng(1).standard_normal(20_000)).astype(np.float32)
+
+
+# What is hard on a transform and on logarithms: sounds below the floor, next to silence, clipped, far from zero, and single samples.
+HARD_SOUNDS = {
+    "faint": noise(1e-5),
+    "below the floor": noise(1e-9),
+    "clipped": np.clip(noise(3.0), -1, 1),
+    "offset": noise(1e-5, offset=0.9),
+    "silent half": np.concatenate([np.zeros(10_000, np.float32), noise(0.1)]),
+    "faint end": np.concatenate([noise(0.1), noise(1e-6)]),
+    "impulse": np.eye(1, 20_000, 5_000, dtype=np.float32)[0],
+    "last bit": np.sign(noise(1.0)) / np.float32(32_768),
+    "pure tone": np.sin(2 * np.pi * 440 / 16_000 * np.arange(20_000)).astype(np.float32),
+    "loud": noise(1_000.0),
+}
+
+
+@pytest.mark.parametrize("name", HARD_SOUNDS)
+def test_hard_sounds_equal_transformers(name: str) -> None:
+    processor, clips = transformers.SeamlessM4TFeatureExtractor(), [HARD_SOUNDS[name]]
+    expected = processor(clips, sampling_rate=16_000, return_tensors="pt", return_attention_mask=True)
+    compare_outputs(name, expected, from_processor(processor, check=False)(ndd.batch(clips)), tolerance=2e-6)
+
+
 def test_sounds_of_float64_equal_those_of_float32() -> None:
     clips = sounds((0.5, 1.2))
     for name in ("WhisperFeatureExtractor", "SeamlessM4TFeatureExtractor"):
@@ -357,3 +457,31 @@ def test_parts_of_a_whole_processor() -> None:
     assert whole.steps[0].startswith("images: ")
     with pytest.raises(TypeError, match="not text"):
         whole(text="hello")
+
+
+def test_a_whole_processor_passes_the_options_of_its_images() -> None:
+    class SmolVlm:
+        image_processor = transformers.SmolVLMImageProcessor(size={"longest_edge": 128}, max_image_size={"longest_edge": 64})
+        video_processor = transformers.SmolVLMVideoProcessor(size={"longest_edge": 128}, max_image_size={"longest_edge": 64})
+
+    whole, images = from_processor(SmolVlm()), photographs(3)
+    planes = [torch.from_numpy(image).permute(2, 0, 1) for image in images]
+    expected = SmolVlm.image_processor([planes[:1], planes[1:]], return_tensors="pt", return_row_col_info=True)
+    found = whole(images=ndd.batch(images, layout="HWC"), counts=[1, 2], return_row_col_info=True)
+    assert found["rows"] == expected["rows"]
+    assert found["cols"] == expected["cols"]
+    compare_outputs("SmolVLM", {"pixel_values": expected["pixel_values"]}, {"pixel_values": found["pixel_values"]})
+    with pytest.raises(TypeError, match="counts given without images"):
+        whole(videos=ndd.batch(videos(), layout="FHWC"), counts=[1])
+    # The outputs of both parts have the same names.
+    with pytest.raises(ValueError, match="returns pixel_values for videos and for another part"):
+        whole(images=ndd.batch(images, layout="HWC"), videos=ndd.batch(videos(), layout="FHWC"))
+
+
+def test_a_whole_processor_with_a_part_that_is_not_translated_names_the_others() -> None:
+    class Whole:
+        image_processor = transformers.CLIPImageProcessor()
+        video_processor = transformers.VivitVideoProcessor()
+
+    with pytest.raises(TypeError, match=r"VivitVideoProcessor is not translated: .*alone, such as from_processor\(processor.image_processor\)"):
+        from_processor(Whole())

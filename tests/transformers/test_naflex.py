@@ -8,7 +8,9 @@ from torchvision import transforms
 
 import torch_ndd as ndd
 from torch_ndd.transformers import from_naflex
+from torch_ndd.transformers._check import compare_outputs, make_images
 
+TENSORS = ("patches", "patch_coord", "patch_valid")
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -22,9 +24,23 @@ def test_outputs_equal_timm(options: dict[str, Any]) -> None:
     expected, _ = collate([(transforms.Compose(steps)(Image.fromarray(image)), 0) for image in images])
     found = from_naflex(16, 256, **options)(ndd.batch(images, layout="HWC"))
     assert found["seq_len"] == expected["seq_len"]
-    for key in ("patches", "patch_coord", "patch_valid"):
+    for key in TENSORS:
         np.testing.assert_allclose(np.asarray(found[key]), expected[key].numpy(), atol=2e-5)
         assert np.asarray(found[key]).dtype == expected[key].numpy().dtype
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("max_seq_len", [64, 256])
+def test_ragged_batches_of_64_images_equal_timm(max_seq_len: int) -> None:
+    module = pytest.importorskip("timm.data.naflex_transforms")
+    collate = pytest.importorskip("timm.data.naflex_dataset").NaFlexCollator(max_seq_len)
+    images = make_images([(int(height), int(width)) for height, width in np.random.default_rng(5).integers(20, 500, (64, 2))])
+    steps = transforms.Compose(
+        [module.ResizeToSequence(16, max_seq_len), transforms.ToTensor(), transforms.Normalize(MEAN, STD), module.Patchify(16)]
+    )
+    expected, _ = collate([(steps(Image.fromarray(image)), 0) for image in images])
+    found = from_naflex(16, max_seq_len)(ndd.batch(images, layout="HWC"))
+    compare_outputs("NaFlex", {key: expected[key] for key in TENSORS}, {key: found[key] for key in TENSORS})
 
 
 def test_tokens_count_the_valid_patches() -> None:

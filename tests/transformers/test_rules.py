@@ -68,7 +68,12 @@ def test_sizes_of_dpt(keep: bool) -> None:
     settings = {"size": {"height": 518, "width": 518}, "ensure_multiple_of": 14, "keep_aspect_ratio": keep}
     translated = from_processor(transformers.DPTImageProcessor(**settings), check=False)
     sizes = random_sizes()
-    found = translated.target_of(torch.tensor(sizes)).torch().tolist()
-    for (height, width), size in zip(sizes, found, strict=True):
-        expected = module.get_resize_output_image_size(empty_image(height, width), (518, 518), keep, 14)
-        assert size == [expected.height, expected.width]
+    rules = [module.get_resize_output_image_size(empty_image(height, width), (518, 518), keep, 14) for height, width in sizes]
+    expected = [[rule.height, rule.width] for rule in rules]
+    kept = [k for k, size in enumerate(expected) if min(size)]
+    found = translated.target_of(torch.tensor(sizes)[kept]).torch().tolist()
+    assert found == [expected[k] for k in kept]
+    assert len(kept) > 1000
+    for k in set(range(len(sizes))) - set(kept):  # transformers raises in its resize
+        with pytest.raises(ValueError, match="would be resized to nothing"):
+            translated.target_of(torch.tensor(sizes[k : k + 1]))

@@ -63,7 +63,7 @@ def _find_warps(op: str, steps: Sequence[Sequence[Step]], sizes: Sequence[Sequen
     for turn in range(max(map(len, steps), default=0)):
         samples = [i for i, row in enumerate(steps) if turn < len(row) and row[turn][0].matrix is not None]
         if samples:
-            matrices = np.stack([_augmentation_matrix(op, *steps[i][turn], *sizes[i]) for i in samples])
+            matrices = _find_matrices(op, [(*steps[i][turn], sizes[i][0], sizes[i][1]) for i in samples])
             warps[turn] = _Warps(samples, matrices, _invert_matrices(op, matrices))
     return warps
 
@@ -165,12 +165,20 @@ def _float_batch(values: Any) -> Batch:
     return new_batch(torch.from_numpy(np.ascontiguousarray(values, np.float32)))
 
 
-def _augmentation_matrix(op: str, augmentation: Augmentation, parameter: float, height: int, width: int) -> np.ndarray:
-    assert augmentation.matrix is not None
-    matrix = np.asarray(augmentation.matrix(parameter, height, width), np.float64)
-    if matrix.shape != (2, 3) or not np.isfinite(matrix).all():
-        raise ValueError(f"{op}: the matrix of augmentation {augmentation.name!r} must be two rows of three finite numbers, got {matrix.tolist()}")
-    return matrix
+def _find_matrices(op: str, steps: Sequence[tuple[Augmentation, float, int, int]]) -> np.ndarray:
+    """Return the matrices of steps on images of these heights and widths, float64 (steps, 2, 3)."""
+    rows = [augmentation.matrix(parameter, height, width) for augmentation, parameter, height, width in steps]  # type: ignore[misc]
+    try:
+        matrices = np.array(rows, np.float64)
+    except ValueError:  # different shapes
+        matrices = np.empty(0)
+    if matrices.shape != (len(rows), 2, 3) or not np.isfinite(matrices).all():
+        for (augmentation, *_), row in zip(steps, rows, strict=True):
+            matrix = np.asarray(row, np.float64)
+            if matrix.shape != (2, 3) or not np.isfinite(matrix).all():
+                wanted = f"the matrix of augmentation {augmentation.name!r} must be two rows of three finite numbers"
+                raise ValueError(f"{op}: {wanted}, got {matrix.tolist()}")
+    return matrices
 
 
 def _invert_matrices(op: str, matrices: np.ndarray) -> np.ndarray:

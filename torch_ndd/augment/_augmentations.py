@@ -187,6 +187,11 @@ def _round_bits(bits: Any, least: int) -> Any:
     return np.clip(np.rint(bits), least, 8)
 
 
+def _encode_bits(least: int) -> Callable[[Any, int], ByteStep]:
+    # Without NumPy, whose functions take microseconds for one number.
+    return lambda bits, _: (KINDS["posterize"], (min(max(round(float(bits)), least), 8),))
+
+
 def _solarize(images: Batch, thresholds: Batch) -> Batch:
     """Invert the values of every image from a threshold on, relative to white; a threshold above 1 inverts nothing."""
     limits = thresholds.torch().numpy()
@@ -237,7 +242,7 @@ VALUES: dict[str, Callable[[Batch, Batch], Batch]] = {
     "color": EncodedValues(_scale_saturation, _encode_factor("scale_saturation", channels=(3,))),
     "contrast": EncodedValues(_scale_contrast, _encode_factor("scale_contrast")),
     "sharpness": EncodedValues(_sharpen, _encode_factor("sharpness", least=0.0)),
-    "posterize": EncodedValues(_posterize, lambda bits, _: (KINDS["posterize"], (_round_bits(bits, 1),))),
+    "posterize": EncodedValues(_posterize, _encode_bits(1)),
     "solarize": EncodedValues(_solarize, lambda limit, _: (KINDS["solarize"], (_find_levels(limit),))),
     "solarize_add": EncodedValues(_brighten_dark, lambda shift, _: (KINDS["brighten_dark"], (shift * np.float32(255.0),))),
     "invert": EncodedValues(_invert, _encode("invert")),
@@ -247,7 +252,7 @@ VALUES: dict[str, Callable[[Batch, Batch], Batch]] = {
 TIMM_VALUES = VALUES | {
     **{name: EncodedValues(_jitter(name), _encode_factor(name, (1, 3), 0.0)) for name in ("brightness", "contrast")},
     **dict.fromkeys(("color", "desaturate"), EncodedValues(_jitter("saturation"), _encode_factor("saturation", (1, 3), 0.0))),
-    "posterize": EncodedValues(functools.partial(_posterize, least=0), lambda bits, _: (KINDS["posterize"], (_round_bits(bits, 0),))),
+    "posterize": EncodedValues(functools.partial(_posterize, least=0), _encode_bits(0)),
     "equalize": EncodedValues(functools.partial(_equalize, rule="pillow"), _encode("equalize")),
     "gaussian_blur": lambda images, sigmas: gaussian_blur(images, sigma=sigmas),
 }

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several crops of each image, as self-supervised training takes them: from one decoding, by one launch for each output size."""
+"""Several crops of each image, as self-supervised training takes them: from one decoding, by one launch."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from .. import types
 from .._core import native
 from .._core.context.device import DeviceLike
+from .._core.context.pools import get_num_threads
 from .._core.context.rng import RNG, WORDS_PER_CALL, get_default_rng
 from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, as_batch, new_batch
@@ -17,12 +19,12 @@ from .._core.values.collect import fence
 from .._core.values.dispatch import output, run
 from .._core.values.operand import unwrap
 from .._core.values.tensor import Tensor, as_tensor
-from .._core.work.pending import ALL_SAMPLES
+from .._core.work.pending import ALL_SAMPLES, SAME_SAMPLE
 from ..decoders.image import image as decode_image
 from ..decoders.peek import peek_image_shape
 from ..ops._arguments import as_samples, as_sides
-from ..ops.geometry._interpolation import filters_of
 from ..ops.geometry._random_crop import DEFAULT_ASPECT_RATIO, Range, random_crop_windows
+from ..ops.geometry._resize_plan import filters_of
 from ..ops.geometry.resize import Rule
 from ..ops.geometry.sizes import extents_table, image_axes
 from ._inputs import check_rng, exclude_from_compilation
@@ -32,7 +34,7 @@ MAX_CROPS = 1024  # of an image
 MAX_SIDE = 2**22  # of a result: what resize can compute
 ATTEMPTS = 10
 
-_kernel = native.kernel("multi_crop", writes=(-1,))
+_kernel = native.kernel("multi_crop")
 _RULES = native.numbers("resize.Rule")
 
 
@@ -103,7 +105,7 @@ def multi_crop(
 ) -> list[Any]:
     """Cut windows out of each image and resize them: crop k of all images is a batch of its own.
 
-    A file is decoded once, and crops of equal size are resized together, without copies of their images. Each is equal to :func:`torch_ndd.resize` of
+    A file is decoded once, and all crops of an image are resized together, without copies of it. Each is equal to :func:`torch_ndd.resize` of
     :func:`torch_ndd.crop`; by the rule ``"dali"`` to ``resize`` with ``roi_start`` and ``roi_end``, which sees the pixels around the window.
 
     Args:
@@ -135,25 +137,27 @@ def multi_crop(
     if channel is None:
         raise ValueError(f"{op}: all images need the same number of channels, got shapes {batch.shape!r:.200}")
     filters = filters_of(op, interp_type, None, None)
-    crops: list[Any] = [None] * len(targets)
-    for size in dict.fromkeys(targets):
-        places = [k for k, target in enumerate(targets) if target == size]
-        shape = [batch.batch_size, *size]
-        shape.insert(1 if axis else 3, channel)
-        out = output(native.empty, (len(places) * batch.batch_size, *shape[1:]), batch.dtype, batch.buffer.device)
-        # Crop by crop, so that each is a part of the buffer.
-        rows = torch.from_numpy(np.ascontiguousarray(table[:, places].transpose(1, 0, 2).reshape(-1, 4)))
-        regions = torch.cat([rows[:, :2], rows[:, :2] + rows[:, 2:]], 1).to(torch.float32)
-        numbers = torch.arange(batch.batch_size).repeat(len(places))
-        # 3 << axis: the bits of the height and width axes.
-        arguments = (batch.buffer, batch.ragged_shapes, numbers, regions, *filters, bool(antialias), _RULES[rule], 3 << axis, out)
-        joined = new_batch(out, None, batch.layout, run(_kernel, arguments, [(batch, ALL_SAMPLES)], out))
-        pending = fence(joined, ALL_SAMPLES)
-        # All crops share one launch: waiting for one of them waits for it.
-        for j, place in enumerate(places):
-            crop = new_batch(out[j * batch.batch_size : (j + 1) * batch.batch_size], None, batch.layout, pending)
-            crop.sources = batch.sources
-            crops[place] = crop.select(0) if single else crop
+    shapes = [[channel, *size] if axis else [*size, channel] for size in targets]
+    volumes = [batch.batch_size * math.prod(shape) for shape in shapes]
+    out = output(native.empty, (sum(volumes),), batch.dtype, batch.buffer.device)
+    # Crop by crop, so that each is a part of the buffer.
+    rows = torch.from_numpy(np.ascontiguousarray(table.transpose(1, 0, 2).reshape(-1, 4)))
+    regions = torch.cat([rows[:, :2], rows[:, :2] + rows[:, 2:]], 1).to(torch.float32)
+    numbers = torch.arange(batch.batch_size).repeat(len(targets))
+    out_shapes = torch.tensor(shapes, dtype=torch.int64).reshape(len(targets), -1).repeat_interleave(batch.batch_size, 0)
+    # A task for all crops of an image starts when the image is decoded and reads it once; few images are cut into smaller tasks, one for each crop.
+    together = out.device.type == "cpu" and batch.batch_size >= get_num_threads()
+    # 3 << axis: the bits of the height and width axes.
+    settings = (*filters, bool(antialias), _RULES[rule], 3 << axis, together)
+    arguments = (batch.buffer, batch.ragged_shapes, numbers, regions, *settings, out, out_shapes)
+    joined = new_batch(out, out_shapes, batch.layout, run(_kernel, arguments, [(batch, SAME_SAMPLE if together else ALL_SAMPLES)], out))
+    # All crops share one launch: waiting for one of them waits for it.
+    pending = fence(joined, ALL_SAMPLES)
+    crops: list[Any] = []
+    for part, shape in zip(out.split(volumes), shapes, strict=True):
+        crop = new_batch(part.view(batch.batch_size, *shape), None, batch.layout, pending)
+        crop.sources = batch.sources
+        crops.append(crop.select(0) if single else crop)
     return crops
 
 

@@ -78,9 +78,11 @@ def smooth_planes(sizes: torch.Tensor, sigma: tuple[float, float], device: Devic
 
     Each of the two is blurred unless its own sigma is 0.
     """
+    # Equal sizes are constants, which repeated calls share; the numbers are the same.
+    shape: Any = sizes[0].tolist() if len(sizes) and bool((sizes == sizes[:1]).all()) else new_batch(sizes)
     planes = []
     for deviation in sigma:
-        noise = as_batch(uniform(shape=new_batch(sizes), range=[-1.0, 1.0], batch_size=len(sizes), device=device, rng=rng), layout="HW")
+        noise = as_batch(uniform(shape=shape, range=[-1.0, 1.0], batch_size=len(sizes), device=device, rng=rng), layout="HW")
         if deviation > 0.0:
             window = int(8 * deviation + 1) | 1  # torchvision's window, made odd; it blurs with both sigmas
             noise = gaussian_blur(noise, window_size=[window, window], sigma=[float(sigma[1]), float(sigma[0])])

@@ -40,6 +40,8 @@ def draw_numbers(op: str, rng: Any, samples: int, count: int) -> np.ndarray:
 
 def to_sample_values(op: str, name: str, value: Any, samples: int) -> list[float]:
     """Return a number for every sample, from one number or a Batch, Tensor, array or sequence with one each."""
+    if type(value) is float or type(value) is int:
+        return [float(value)] * samples
     try:
         array = np.asarray(value.torch() if isinstance(value, Batch | Tensor) else value, np.float64)
     except (TypeError, ValueError):

@@ -61,8 +61,8 @@ def mosaic(
         TypeError: ``images`` that are not a Batch.
 
     >>> images = batch([torch.zeros(4, 6, 3, dtype=torch.uint8), torch.ones(5, 5, 3, dtype=torch.uint8)], layout="HWC")
-    >>> made, boxes, labels = ndd.augment.mosaic(images, output_size=[8, 8], boxes=[[[0, 0, 6, 4]], [[0, 0, 5, 5]]], labels=[[7], [9]])
-    >>> made.shape, boxes.shape, labels.shape
+    >>> mosaics, boxes, labels = ndd.augment.mosaic(images, output_size=[8, 8], boxes=[[[0, 0, 6, 4]], [[0, 0, 5, 5]]], labels=[[7], [9]])
+    >>> mosaics.shape, boxes.shape, labels.shape
     ([(8, 8, 3), (8, 8, 3)], [(4, 4), (4, 4)], [(4,), (4,)])
     """
     op, images = "mosaic", unwrap(images)
@@ -121,12 +121,12 @@ class _Part:
         sizes = np.array([shape[:2] for shape in images.shape], np.float64)[source]
         self.source = source
         self.start = centers * after
-        # Parts behind the center reach from it to the end of the canvas, those before it from 0 to the center.
+        # Parts after the center reach from it to the end of the canvas, those before it from 0 to the center.
         self.extent = np.where(after, np.array(canvas) - centers, centers)
         # The larger ratio: the image covers its part in both directions.
         self.scale = (self.extent / sizes).max(1, keepdims=True)
         visible = np.minimum(self.extent / self.scale, sizes)
-        # The side towards the center is kept: the end of the parts before it, the start of those behind it.
+        # The side towards the center is kept: the end of the parts before it, the start of those after it.
         self.roi = np.where(after, 0.0, sizes - visible), np.where(after, visible, sizes)
 
     def cut(self, images: Batch, interp_type: types.DALIInterpType) -> Batch:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The draws of a policy: for every sample the augmentations and their parameters."""
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,8 +35,15 @@ class Candidate:
 
     def step(self, side: float, u: float = 0.0, v: float = 0.0) -> Step:
         """Return the step for three numbers from 0 to 1."""
-        magnitude = draw_magnitude(self.magnitude, self.std, self.limit or self.largest, u, v)
-        return self.augmentation, self.augmentation.at(magnitude / self.largest, side)
+        position = self._position
+        if position is None:
+            position = draw_magnitude(self.magnitude, self.std, self.limit or self.largest, u, v) / self.largest
+        return self.augmentation, self.augmentation.at(position, side)
+
+    @functools.cached_property
+    def _position(self) -> float | None:
+        """The position of a magnitude that is not drawn."""
+        return None if self.std > 0 else draw_magnitude(self.magnitude, 0.0, self.limit or self.largest, 0.0, 0.0) / self.largest
 
 
 def draw_magnitude(mean: float, std: float, limit: float, u: float, v: float) -> float:
@@ -76,7 +84,7 @@ def draw_steps(op: str, candidates: Sequence[Sequence[Candidate]], n: int, weigh
 def _find_index(u: float, weights: np.ndarray) -> int:
     """Return the index whose share of the weights contains ``u``."""
     index = int(np.searchsorted(np.cumsum(weights), u * weights.sum(), side="right"))
-    return min(index, int(np.flatnonzero(weights)[-1]))  # the sum rounds: u close to 1 may lie behind it
+    return min(index, int(np.flatnonzero(weights)[-1]))  # the sum rounds: u close to 1 may lie after it
 
 
 def draw_sub_policies(op: str, sub_policies: Sequence[Sequence[Candidate]], samples: int, rng: object = None) -> list[list[Step]]:

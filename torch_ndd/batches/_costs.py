@@ -19,7 +19,7 @@ from ..readers.dataset._items import leaves
 
 _CHECKED = 1 << 20  # costs that are checked together
 _READ = 256  # samples that are read together for their costs
-# The size of a JPEG is behind its metadata. Files are read up to here, and farther once that was too little: files of 50 kB take half of the time.
+# The size of a JPEG comes after its metadata. Files are read up to here, and further where that was too little: files of 50 kB take half of the time.
 _HEAD, _MAX_HEAD = 1 << 12, 1 << 18
 _READ_HEADS = 1024
 

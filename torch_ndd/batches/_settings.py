@@ -3,7 +3,7 @@
 
 import math
 import numbers
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
@@ -14,7 +14,7 @@ from .._core.suggestions import check_choice
 from . import _planner
 from ._costs import check_costs
 from ._figures import Preview, Totals
-from ._units import CostsOf, Cursor, Remaining, Steps, plan
+from ._units import Cursor, Remaining, Steps
 
 MAX_WINDOW = 1 << 22  # samples: planning takes a second
 MAX_KINDS = 64
@@ -111,17 +111,12 @@ class Batches:
             return places[kept], found[kept]
 
         remaining, totals = Remaining(len(table)), Totals(None if self.divides else self.budgets, self.padded)
+        units: list[np.ndarray] = []
         steps = []
-        for step in Steps(self, remaining, epoch, Cursor(), costs_of, ranks):
+        for step in Steps(self, remaining, epoch, Cursor(), costs_of, ranks, lambda found: units.extend(found.list_places())):
             totals.add(step)
             steps.append([unit.places for unit in step.parts])
-        units = steps if self.divides else self._units(remaining, epoch, costs_of)
-        return Preview(units, steps, totals.figures())
-
-    def _units(self, remaining: Remaining, epoch: int, costs_of: CostsOf) -> Iterator[np.ndarray]:
-        for window in range(-(-remaining.count() // self.window)):
-            units, _ = plan(self, remaining, epoch, Cursor(window=window), costs_of)
-            yield from (unit.places for unit in units)
+        return Preview(steps if self.divides else units, steps, totals.figures())
 
     def __repr__(self) -> str:
         shown = {**self.settings(), "end": self.end}

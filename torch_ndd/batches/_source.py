@@ -154,8 +154,7 @@ class BatchSource:
         assert self._costs is not None
         samples = self._samples_at(epoch, places)
         costs = self._costs.of(samples)
-        names = dict(zip(places.tolist(), samples.tolist(), strict=True)) if self.batches.too_long == "raise" else {}
-        kept = self.batches.admit(places, costs, lambda place: self._listed.name(names[place]))
+        kept = self.batches.admit(places, costs, lambda place: self._listed.name(int(samples[places == place][0])))
         for k in np.flatnonzero(~kept).tolist():
             cost = ", ".join(f"{value:.12g}" for value in costs[k].tolist())
             self._listed.note(int(samples[k]), f"it costs {cost}, more than the budget of {self.batches.budget}")
@@ -249,9 +248,9 @@ class BatchSource:
         plans = [*position.history, (self.batches, position.cursor)]
         return sum(cursor.units if batches.divides else -(-cursor.units // self.num_shards) for batches, cursor in plans)
 
-    def _number(self, costs: np.ndarray) -> Any:
-        values = [int(cost) for cost in costs.tolist()] if self._costs is not None and self._costs.integral else costs.tolist()
-        return values[0] if len(values) == 1 else tuple(values)
+    def _number(self, costs: tuple[float, ...]) -> Any:
+        values = tuple(map(int, costs)) if self._costs is not None and self._costs.integral else costs
+        return values[0] if len(values) == 1 else values
 
     def _substitute(self, ahead: _Ahead, plan: Plan) -> tuple[Any, Plan]:
         """Return the next sample of the epoch that can be read, for a unit without any: all ranks take the same number of steps."""
@@ -352,28 +351,31 @@ class BatchSource:
 
     def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:
         """Return the number of steps of an epoch; with a batch size, of batches of a fixed number of samples."""
-        epoch = self._position.epoch
-        size = self.reader.count_epoch_samples(epoch)
         if batch_size is not None:
-            return -(-size // (batch_size * self.num_shards))
+            return -(-self.reader.count_epoch_samples(self._position.epoch) // (batch_size * self.num_shards))
+        return self.count_epoch_steps(self._position.epoch)
+
+    def count_epoch_steps(self, epoch: int) -> int:
+        """Return the number of steps of an epoch."""
         self._prepare_costs()
         if epoch not in self._lengths:
-            self._lengths = {epoch: self._count(Remaining(size), Cursor())}
+            self._lengths = {epoch: self._count(epoch, Remaining(self.reader.count_epoch_samples(epoch)), Cursor())}
         return self._lengths[epoch]
 
     def count_batches_left(self, batch_size: int | None, drop_last: bool = False) -> int:
         """Return the number of steps in the rest of this epoch."""
         self._prepare_costs()
-        return self._count(self._remaining(self.reader.count_epoch_samples(self._position.epoch)), self._position.cursor)
+        epoch = self._position.epoch
+        return self._count(epoch, self._remaining(self.reader.count_epoch_samples(epoch)), self._position.cursor)
 
-    def _count(self, remaining: Remaining, cursor: Cursor) -> int:
+    def _count(self, epoch: int, remaining: Remaining, cursor: Cursor) -> int:
         batches, ranks = self.batches, self.num_shards
         if batches.divides:
             left = remaining.count() - cursor.units * batches.window
             return left // batches.window if batches.end == "drop" else -(-left // batches.window)
         if not isinstance(self._costs, KnownCosts):
             raise TypeError(f"{self._op}: the number of batches is unknown: their costs are read with the samples; batches.measure stores them once")
-        units = count_units(batches, remaining, self._position.epoch, cursor, partial(self._costs_before, batches, self._position.epoch))
+        units = count_units(batches, remaining, epoch, cursor, partial(self._costs_before, batches, epoch))
         return units // ranks if batches.end == "drop" else -(-units // ranks)
 
     def figures(self) -> Figures:

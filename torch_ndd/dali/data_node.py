@@ -14,6 +14,7 @@ import torch
 from .._core.operators.operator import OPERATORS
 from .._core.values.elementwise import label
 from .._core.values.operand import Operand
+from .._core.values.python_operators import PythonOperators
 from .._core.values.tensor import new_tensor
 from .._core.work.call_sites import Site, is_own
 from ..types import INT64, DALIDataType, DALIImageType, DALIInterpType, to_dtype, type_id
@@ -50,7 +51,7 @@ class NewAxis:
 newaxis = NewAxis()
 
 
-class DataNode(Node):
+class DataNode(PythonOperators, Node):
     """One result of an operation: a batch of samples in each iteration of the pipeline.
 
     Nodes are symbolic: their values exist when the pipeline runs. They have no truth value, length or elements.
@@ -64,8 +65,6 @@ class DataNode(Node):
     """
 
     __array_ufunc__ = None  # NumPy leaves ndarray + DataNode to __radd__
-    # == creates an operation, so nodes cannot be compared as keys.
-    __hash__ = None  # type: ignore[assignment]
 
     def gpu(self) -> "DataNode":
         """Return the values on the GPU: this node if they are there, otherwise one of the same name."""
@@ -128,96 +127,13 @@ class DataNode(Node):
     def __index__(self) -> int:
         return self._refuse("cannot be converted to int")
 
-    def __add__(self, other: Any) -> "DataNode":
-        return arithmetic("add", self, other)
+    @staticmethod
+    def _apply(operation: str, left: Any, right: Any) -> Any:
+        return arithmetic(operation, left, right)
 
-    def __radd__(self, other: Any) -> "DataNode":
-        return arithmetic("add", _to_python_number(other), self)
-
-    def __sub__(self, other: Any) -> "DataNode":
-        return arithmetic("sub", self, other)
-
-    def __rsub__(self, other: Any) -> "DataNode":
-        return arithmetic("sub", _to_python_number(other), self)
-
-    def __mul__(self, other: Any) -> "DataNode":
-        return arithmetic("mul", self, other)
-
-    def __rmul__(self, other: Any) -> "DataNode":
-        return arithmetic("mul", _to_python_number(other), self)
-
-    def __truediv__(self, other: Any) -> "DataNode":
-        return arithmetic("truediv", self, other)
-
-    def __rtruediv__(self, other: Any) -> "DataNode":
-        return arithmetic("truediv", _to_python_number(other), self)
-
-    def __floordiv__(self, other: Any) -> "DataNode":
-        return arithmetic("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> "DataNode":
-        return arithmetic("floordiv", _to_python_number(other), self)
-
-    def __mod__(self, other: Any) -> "DataNode":
-        return arithmetic("mod", self, other)
-
-    def __rmod__(self, other: Any) -> "DataNode":
-        return arithmetic("mod", _to_python_number(other), self)
-
-    def __pow__(self, other: Any) -> "DataNode":
-        return arithmetic("pow", self, other)
-
-    def __rpow__(self, other: Any) -> "DataNode":
-        return arithmetic("pow", _to_python_number(other), self)
-
-    def __lshift__(self, other: Any) -> "DataNode":
-        return arithmetic("lshift", self, other)
-
-    def __rlshift__(self, other: Any) -> "DataNode":
-        return arithmetic("lshift", _to_python_number(other), self)
-
-    def __rshift__(self, other: Any) -> "DataNode":
-        return arithmetic("rshift", self, other)
-
-    def __rrshift__(self, other: Any) -> "DataNode":
-        return arithmetic("rshift", _to_python_number(other), self)
-
-    def __and__(self, other: Any) -> "DataNode":
-        return arithmetic("and", self, other)
-
-    def __rand__(self, other: Any) -> "DataNode":
-        return arithmetic("and", _to_python_number(other), self)
-
-    def __or__(self, other: Any) -> "DataNode":
-        return arithmetic("or", self, other)
-
-    def __ror__(self, other: Any) -> "DataNode":
-        return arithmetic("or", _to_python_number(other), self)
-
-    def __xor__(self, other: Any) -> "DataNode":
-        return arithmetic("xor", self, other)
-
-    def __rxor__(self, other: Any) -> "DataNode":
-        return arithmetic("xor", _to_python_number(other), self)
-
-    def __eq__(self, other: Any) -> "DataNode":  # type: ignore[override]
-        return arithmetic("eq", self, other)
-
-    def __ne__(self, other: Any) -> "DataNode":  # type: ignore[override]
-        return arithmetic("ne", self, other)
-
-    def __lt__(self, other: Any) -> "DataNode":
-        return arithmetic("lt", self, other)
-
-    def __le__(self, other: Any) -> "DataNode":
-        return arithmetic("le", self, other)
-
-    # The arithmetic kernels have no "greater": the operands change places.
-    def __gt__(self, other: Any) -> "DataNode":
-        return arithmetic("lt", other, self)
-
-    def __ge__(self, other: Any) -> "DataNode":
-        return arithmetic("le", other, self)
+    @staticmethod
+    def _reflect(operation: str, left: Any, right: Any) -> Any:
+        return arithmetic(operation, _to_python_number(left), right)
 
     def __neg__(self) -> "DataNode":
         return arithmetic("neg", self)

@@ -2,7 +2,7 @@
 """Decoders of files in memory."""
 
 from ._cache import Cache, CacheStats, cache
-from ._library import engine_counts
+from ._gpu_engines import engine_counts
 from .audio import audio
 from .image import image, image_crop, image_random_crop, image_slice
 from .inflate import inflate

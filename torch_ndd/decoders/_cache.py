@@ -254,8 +254,8 @@ def _process_cache(megabytes: int, threshold: int, largest: bool, debug: bool) -
     """Return the cache that all calls of the process with these arguments share."""
     key = megabytes, threshold, largest
     if key not in _caches:
-        # DALI's sizes are in units of 2**20 bytes.
-        _caches[key] = cache(megabytes << 20, admission="largest" if largest else "first", threshold=threshold)
+        # DALI's sizes are in units of 2**20 bytes. Of the caches of several threads the first is kept.
+        _caches.setdefault(key, cache(megabytes << 20, admission="largest" if largest else "first", threshold=threshold))
     if debug and key not in _reported:
         _reported.add(key)
         atexit.register(_report, _caches[key])

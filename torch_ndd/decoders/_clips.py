@@ -14,13 +14,19 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from .._core import native
 from .._core.process.fork_locks import new_lock
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch, empty_packed
 from .._core.values.extents import find_lasting_extents
+from .._core.work.cuda_work import on_decode_stream, stream_work
+from . import _frame_sources
 from ._video import EndsEarlyError, Video, check_frames
 
 MAX_OPEN = 16  # videos, for each thread
+# On a GPU, where each takes tens of megabytes of its memory, in all; and threads, because a GPU has no more than some ten decoders.
+MAX_OPEN_ON_GPU = 16
+MAX_GPU_THREADS = 16
 MAX_KEYS = 1 << 22  # key frames of the videos whose facts are kept: 32 MB
 _SEEK = 4  # frames that could be decoded in the time of a seek
 _MIN_WORK = 16  # frames that are worth a thread
@@ -55,7 +61,7 @@ class Frames(NamedTuple):
 
     numbers: np.ndarray
     pixels: list[torch.Tensor | None]
-    """(height, width, 3), uint8; the same tensor in all clips that share the frame, and None for a filled one."""
+    """(height, width, 3), uint8, on the decoder's device; the same tensor in all clips that share the frame, and None for a filled one."""
     seconds: np.ndarray
     """The time of each frame, -1 for a filled one."""
 
@@ -91,11 +97,12 @@ class ClipDecoder:
 
     Args:
         max_bytes: The largest sample, see :class:`Video`.
-        cache_bytes: Bytes of decoded frames to keep for later batches.
+        cache_bytes: Bytes of decoded frames to keep for later batches, in the memory of the device.
+        device: Where the frames are decoded.
     """
 
-    def __init__(self, max_bytes: int, cache_bytes: int = 0) -> None:
-        self._max_bytes, self._cache_bytes = max_bytes, cache_bytes
+    def __init__(self, max_bytes: int, cache_bytes: int = 0, device: torch.device = native.CPU) -> None:
+        self._max_bytes, self._cache_bytes, self._device = max_bytes, cache_bytes, device
         self._lock = new_lock()
         self._reset()
 
@@ -114,7 +121,8 @@ class ClipDecoder:
             if self._process != os.getpid():  # a decoder belongs to the process that has opened it
                 self._reset()
             # A quarter of the files that the process may have open, which leaves some to readers and the program.
-            self._max_idle = min(MAX_OPEN * pool.max_workers, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
+            most = MAX_OPEN_ON_GPU if _frame_sources.decodes_on_device(self._device) else MAX_OPEN * pool.max_workers
+            self._max_idle = min(most, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4)
         request = ClipRequest(clips, os.getpid(), [], {}, {})
         clips_of: dict[str, list[int]] = {}
         for i, clip in enumerate(clips):
@@ -180,11 +188,14 @@ class ClipDecoder:
             begin = len(piece.frames)
             try:
                 with self._lend(path) as video:
-                    for k, frame, time in video.decode(wanted[begin:]):
-                        piece.frames[int(wanted[begin + k])] = frame, time
+                    try:
+                        for k, frame, time in video.decode(wanted[begin:]):
+                            piece.frames[int(wanted[begin + k])] = frame, time
+                    finally:
+                        video.finish()
             except EndsEarlyError as error:  # raised at the first frame that is missing
                 piece.frames |= dict.fromkeys(wanted[len(piece.frames) :].tolist(), error)
-            except Exception as error:  # torchcodec has several types; the frames behind a damaged one may be good
+            except Exception as error:  # torchcodec has several types; the frames after a damaged one may be good
                 piece.frames[int(wanted[len(piece.frames)])] = error
         self._keep(path, piece)
         return piece
@@ -198,7 +209,7 @@ class ClipDecoder:
             if video is not None:
                 del self._idle[video]
         if video is None:
-            video = Video(path, max_bytes=self._max_bytes)
+            video = Video(path, max_bytes=self._max_bytes, device=self._device)
         # Without `finally`: a decoder that has raised an error may be in any state.
         yield video
         surplus = []  # freed without the lock: closing takes time
@@ -236,14 +247,21 @@ class ClipDecoder:
                 self._cached_bytes -= pixels.nbytes
 
 
-def join_frames(clips: Sequence[Frames], fill: torch.Tensor, layout: str) -> Batch:
-    """Copy the frames of clips into a batch. ``layout`` is ``FHWC``, or ``HWC`` for clips of one frame."""
+def join_frames(clips: Sequence[Frames], fill: torch.Tensor, layout: str, device: torch.device = native.CPU) -> Batch:
+    """Copy the frames of clips into a batch on their device. ``layout`` is ``FHWC``, or ``HWC`` for clips of one frame."""
     shapes = []
     for clip in clips:
         sizes = {pixels.shape for pixels in clip.pixels if pixels is not None}
         assert len(sizes) == 1  # of one video
         shapes.append((*([len(clip.pixels)] if layout == "FHWC" else []), *sizes.pop()))
-    output = empty_packed(torch.tensor(shapes, dtype=torch.int64), torch.uint8, torch.device("cpu"), layout, find_lasting_extents(shapes, layout))
+    table, lasting = torch.tensor(shapes, dtype=torch.int64), find_lasting_extents(shapes, layout)
+    if device.type == "cuda":
+        with on_decode_stream(device):
+            output = empty_packed(table, torch.uint8, device, layout, lasting)
+            _copy_on_gpu(clips, fill, shapes, output.buffer.view(-1))
+            output.pending = stream_work([output.buffer])
+        return output
+    output = empty_packed(table, torch.uint8, device, layout, lasting)
     # By NumPy: torch splits a copy among threads, which wait for each other while all cores decode.
     values, filling, at = output.buffer.view(-1).numpy(), fill.numpy(), 0
     for clip, shape in zip(clips, shapes, strict=True):
@@ -252,6 +270,21 @@ def join_frames(clips: Sequence[Frames], fill: torch.Tensor, layout: str) -> Bat
             values[at : at + size].reshape(shape[-3:])[:] = filling if pixels is None else pixels.numpy()
             at += size
     return output
+
+
+def _copy_on_gpu(clips: Sequence[Frames], fill: torch.Tensor, shapes: Sequence[tuple[int, ...]], values: torch.Tensor) -> None:
+    """Copy the frames of clips, which have been decoded, one after the other on torch's current stream."""
+    stream, at = torch.cuda.current_stream(values.device), 0
+    for clip, shape in zip(clips, shapes, strict=True):
+        size, filling = int(np.prod(shape[-3:])), None
+        for pixels in clip.pixels:
+            if pixels is None:
+                filling = fill.expand(shape[-3:]).contiguous().to(values.device) if filling is None else filling
+                values[at : at + size].view(shape[-3:]).copy_(filling)
+            else:
+                values[at : at + size].view(shape[-3:]).copy_(pixels)
+                pixels.record_stream(stream)  # its memory belongs to the stream on which the video was decoded
+            at += size
 
 
 def _choose(clip: Clip, facts: VideoFacts) -> np.ndarray | Exception:

@@ -19,7 +19,7 @@ from .._core.work.cuda_work import record_event
 from .._core.work.diagnosis import note_decoding
 from ..ops._columns import rows
 from ..ops.geometry._crop_window import CropWindow
-from . import _by_python, _library, _scale
+from . import _by_python, _gpu_engines, _scale
 from ._cache import CacheArguments, reduced_shapes
 from ._exported import load_codecs
 from ._files import check_encoded, sample_name
@@ -46,6 +46,22 @@ DTYPES = (
 
 # Three times Pillow's limit for a warning (89 million: a gigabyte of 32-bit pixels, divided by three); as RGB this is 805 MB.
 MAX_PIXELS = 1 << 28
+MAX_GPU_MEMORY = 1 << 32  # bytes, or pixels of a side; of a hint
+
+
+class GpuMemory(NamedTuple):
+    """What a GPU's decoders allocate beforehand, so that they need not allocate again for each larger image."""
+
+    device_memory_padding: int
+    host_memory_padding: int
+    preallocate_height_hint: int
+    preallocate_width_hint: int
+
+    def check(self, op: str) -> None:
+        """Raise ValueError for a size that is negative or absurd."""
+        for name, value in self._asdict().items():
+            if not 0 <= value <= MAX_GPU_MEMORY:
+                raise ValueError(f"{op}: {name} must be from 0 to {MAX_GPU_MEMORY}, got {value}")
 
 
 class Target(NamedTuple):
@@ -55,11 +71,24 @@ class Target(NamedTuple):
     hw_decoder_load: float
     hybrid_huffman_threshold: int
     jpeg_fancy_upsampling: bool
+    memory: GpuMemory
 
     @property
     def options(self) -> str:
         """Return the options of the library's GPU decoders."""
-        return f":fancy_upsampling={int(self.jpeg_fancy_upsampling)} :hybrid_huffman_threshold={self.hybrid_huffman_threshold}"
+        memory = self.memory
+        options = {
+            ":fancy_upsampling": int(self.jpeg_fancy_upsampling),
+            ":hybrid_huffman_threshold": self.hybrid_huffman_threshold,
+            "nvjpeg_cuda_decoder:device_memory_padding": memory.device_memory_padding,
+            "nvjpeg_cuda_decoder:host_memory_padding": memory.host_memory_padding,
+            # Buffers of these sizes come with the first image. Otherwise the library would also allocate them for a second thread, which a decoder of
+            # ours does not have. The number of images of the engine is rounded up to that of its cores by the library.
+            "nvjpeg_cuda_decoder:preallocate_buffers": 0,
+            "nvjpeg_hw_decoder:preallocate_height_hint": memory.preallocate_height_hint,
+            "nvjpeg_hw_decoder:preallocate_width_hint": memory.preallocate_width_hint,
+        }
+        return " ".join(f"{name}={value}" for name, value in options.items())
 
 
 class DecodeArguments(NamedTuple):
@@ -92,6 +121,8 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
     on_gpu = arguments.target.device.type == "cuda"
     if on_gpu and not 0 <= arguments.target.hw_decoder_load <= 1:
         raise ValueError(f"{op}: hw_decoder_load must be from 0 to 1, got {arguments.target.hw_decoder_load}")
+    if on_gpu:
+        arguments.target.memory.check(op)
     if arguments.dtype not in DTYPES:
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
         raise RuntimeError(f"{op}: dtype must be one of {names}, got {arguments.dtype}")
@@ -103,13 +134,14 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
     check_encoded(op, files, "encoded images")
     files = load_codecs(files, "images")
     if on_gpu:
-        _library.load_gpu()
+        _gpu_engines.load()
     failures = None if arguments.on_error == "raise" else Failures(op, files.batch_size, files.sources)
     options = Options(op, output_type_name(op, arguments.output_type), bool(arguments.adjust_orientation))
     if not torch.compiler.is_compiling():
         # The loader's advice counts images that its function decodes more than once, or at a reduced scale.
         note_decoding(files.buffer, files.batch_size, arguments.at_least is not None)
-    files, shapes, kinds = image_shapes(files, options, max_pixels, failures)
+    # The only wait of the call: the size of the output is in the headers.
+    files, shapes, kinds = image_shapes(files, options, max_pixels, failures, arguments.target.device)
     least = None if arguments.at_least is None else _scale.min_extents(op, arguments.at_least, files.batch_size)
     if cache is not None:
         if least is not None:
@@ -125,6 +157,7 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
         # A random window lies within its image, unless the image has no pixels: an unreadable header gives zeros.
         if not isinstance(window, torch.Tensor) or torch.compiler.is_compiling() or not windows.numpy()[:, 2:].all():
             _check_inside(op, files, windows, shapes, failures)
+    # On a GPU, images are decoded at their whole size.
     if least is not None and not on_gpu:
         windows = _scale.whole_windows(shapes, kinds, least) if windows is None else _scale.scaled_windows(windows, shapes, kinds, least)
         fixed = (None, None, fixed[2])
@@ -145,6 +178,7 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
     if event is not None:
         out.buffer.recorded = event  # type: ignore[attr-defined]
     failed = None if failures is None else failures.table
+    # Native code finds the cache by its number; 0 is none.
     number = 0 if cache is None else cache._number
     kernel_arguments = [
         windows,
@@ -182,8 +216,10 @@ def sizes_of(shapes: torch.Tensor) -> Batch:
     return new_batch(torch.empty(0, dtype=torch.uint8), shapes[:, :2], "HW")
 
 
-def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Failures | None = None) -> tuple[Batch, torch.Tensor, torch.Tensor]:
-    """Return the files, with JPEG 2000, GIF and AVIF decoded to the raw format, heights, widths, channels (N, 3), and the kinds of the files (N).
+def image_shapes(
+    files: Batch, options: Options, max_pixels: int, failures: Failures | None = None, device: torch.device | None = None
+) -> tuple[Batch, torch.Tensor, torch.Tensor]:
+    """Return the files, with those that Python decodes replaced, heights, widths, channels (N, 3), and the kinds of the files (N).
 
     A sample that cannot be read gets the median height, width and channels of the others.
     """
@@ -193,21 +229,31 @@ def image_shapes(files: Batch, options: Options, max_pixels: int, failures: Fail
         return files, shapes, kinds
     if by_python := np.flatnonzero(kinds.numpy() == _scale.BY_PYTHON).tolist():
         # These files are replaced by decoded ones, whose headers the kernel reads in a second pass.
-        files = _decode_by_python(options, files, by_python, max_pixels, failures)
+        files = _decode_by_python(options, files, by_python, max_pixels, failures, device)
         read_headers(files, options, max_pixels, failures, shapes, kinds)
     if failures is not None and len(shapes) and (failed := failures.samples()):
         kept = failures.kept_samples()
         shapes[failed] = shapes[kept].median(0).values if kept else torch.ones(3, dtype=torch.int64)
         if not kept:
             shapes[:, 2] = 1 if options.output_type == "GRAY" else 3
+        # As with the shapes: the scale of the decoding depends on the kind.
         kinds[failed] = kinds[kept].median() if kept else 0
     return files, shapes, kinds
 
 
-def _decode_by_python(options: Options, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None) -> Batch:
+def _decode_by_python(
+    options: Options, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None, device: torch.device | None
+) -> Batch:
+    """Return the files with some replaced: by their pixels in the raw format, or by files that stand for pixels in the memory of the GPU."""
     encoded = [np.asarray(file) for file in files]
+    on_gpu = []
     for i in samples:
         try:
+            image = _by_python.decode_on_gpu(encoded[i], max_pixels, device)
+            if image is not None:
+                on_gpu.append(image)
+                encoded[i] = image.file
+                continue
             encoded[i] = _by_python.decode_to_raw(encoded[i], max_pixels, options.output_type, options.adjust_orientation)
         except (RuntimeError, MemoryError) as error:
             if failures is None:
@@ -217,6 +263,8 @@ def _decode_by_python(options: Options, files: Batch, samples: list[int], max_pi
     lengths = torch.tensor([[len(file)] for file in encoded], dtype=torch.int64)
     decoded = new_batch(torch.from_numpy(np.concatenate(encoded)), lengths)
     decoded.sources = files.sources
+    # The threads keep the buffer, and the tensor keeps the images.
+    decoded.buffer.on_gpu = on_gpu  # type: ignore[attr-defined]
     return decoded
 
 

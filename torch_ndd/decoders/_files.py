@@ -14,6 +14,7 @@ from .._core.operators.signatures import OfFiles, P, PairOfFiles
 from .._core.values.batch import Batch, batch
 from .._core.values.operand import Operand
 from .._core.values.tensor import Tensor, as_tensor
+from ..io._urls import is_url
 from ..io.file import read
 
 _PATHS = (str, os.PathLike)
@@ -23,8 +24,16 @@ _CONTENTS = (bytes, bytearray, memoryview)
 class decoder(operator):
     """Make an operator of a function whose first input is encoded files: :class:`operator`, for paths and bytes, too."""
 
-    def __init__(self, *, name: str | None = None, kernel: Literal["own"] | None = "own", host_inputs: bool = False, fills: tuple[int, ...] = ()):
-        super().__init__(name=name, kernel=kernel, reads_values=True, host_inputs=host_inputs, fills=fills, converts=contents_of)
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        kernel: Literal["own"] | None = "own",
+        host_inputs: bool = False,
+        fills: tuple[int, ...] = (),
+        converts: Callable[[Any], Tensor | Batch | None] | None = None,
+    ):
+        super().__init__(name=name, kernel=kernel, reads_values=True, host_inputs=host_inputs, fills=fills, converts=converts or contents_of)
 
     @overload
     def __call__(self, function: Callable[Concatenate[T, P], T]) -> OfFiles[P]: ...
@@ -64,6 +73,22 @@ def contents_of(data: Any) -> Tensor | Batch | None:
     if all(isinstance(file, _PATHS) for file in data):
         return read(batch([path_bytes(path) for path in data]))
     return batch([contents_of(file) if isinstance(file, _PATHS + _CONTENTS) else as_tensor(file) for file in data])
+
+
+def paths_or_contents(data: Any) -> Tensor | Batch | None:
+    """Return the paths of local files as they are, for a decoder that reads only parts of them; else what :func:`contents_of` returns.
+
+    >>> paths_or_contents("a.wav").holds_paths, paths_or_contents(b"abc").holds_paths
+    (True, False)
+    """
+    paths = data if isinstance(data, list | tuple) else [data]
+    is_local = all(isinstance(path, _PATHS) and not is_url(os.fsdecode(path)) for path in paths)
+    if not paths or not is_local or torch.compiler.is_compiling():
+        return contents_of(data)
+    found = path_bytes(data) if paths is not data else batch([path_bytes(path) for path in paths])
+    found.sources = tuple(os.fsdecode(path) for path in paths)
+    found.holds_paths, found.caller_owned = True, False  # no other reference to the memory exists
+    return found
 
 
 _FILES = (*_PATHS, *_CONTENTS, np.ndarray, torch.Tensor, Operand)

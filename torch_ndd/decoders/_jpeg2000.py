@@ -105,13 +105,19 @@ def decode_to_raw(encoded: np.ndarray, max_pixels: int, output_type: str) -> np.
 
     CMYK becomes RGB unless the ``output_type`` is ``ANY_DATA``.
     """
+    header = read_checked_header(encoded, max_pixels)
+    channels = _channels_of(header, _decode_components(header))
+    return pack_raw(channels if channels.shape[2] == 1 else _convert_colors(header, channels, output_type))
+
+
+def read_checked_header(encoded: np.ndarray, max_pixels: int) -> Jpeg2000Header:
+    """Return the header of a complete file. Raise RuntimeError or MemoryError for damaged data and for too many pixels or tiles."""
     header = _header_of(encoded, complete=True)
     _check_pixels(header, max_pixels)
     # OpenJPEG allocates for each tile that the header promises.
     if header.tiles * _BYTES_OF_A_TILE > len(header.codestream):
         raise RuntimeError(f"the header promises {header.tiles} tiles, which {len(header.codestream)} bytes cannot hold")
-    channels = _channels_of(header, _decode_components(header))
-    return pack_raw(channels if channels.shape[2] == 1 else _convert_colors(header, channels, output_type))
+    return header
 
 
 def _check_pixels(header: Jpeg2000Header, max_pixels: int) -> None:

@@ -96,7 +96,7 @@ def read_header(file: memoryview) -> Jpeg2000Header:
 
 
 def _split_boxes(data: memoryview) -> Iterator[tuple[bytes, int, int]]:
-    """Yield name, beginning and end of the content of each box, which may end behind the data."""
+    """Yield name, beginning and end of the content of each box, which may end beyond the data."""
     at = 0
     while at + 8 <= len(data):
         length, name, start = int.from_bytes(data[at : at + 4], "big"), bytes(data[at + 4 : at + 8]), 8
@@ -112,7 +112,7 @@ def _split_boxes(data: memoryview) -> Iterator[tuple[bytes, int, int]]:
 
 
 def _read_boxes(file: memoryview) -> tuple[dict[bytes, memoryview], int, int]:
-    """Return the first box of each name in the first header, and beginning and end of the first codestream behind it."""
+    """Return the first box of each name in the first header, and beginning and end of the first codestream after it."""
     header: dict[bytes, memoryview] = {}
     end = 0
     for name, start, end in _split_boxes(file):

@@ -13,7 +13,7 @@ _SCALES = (1, 2, 4)
 WHOLE = 8
 
 # The kinds of files that `image_shapes` returns (csrc/decoders/image.cpp).
-BY_PYTHON = 1  # JPEG 2000, GIF, AVIF
+BY_PYTHON = 1  # JPEG 2000, GIF, AVIF, HEIC
 SCALABLE = 2
 
 

@@ -7,29 +7,23 @@ import importlib.util
 from pathlib import Path
 
 from .._core import native
-from .._core.native.dynamo import assume_constant_result
+from ._load_once import load_once
 
 # Inspected releases. libmpg123, which they contain, prints messages about damaged files, which become part of the error.
 CHECKED = ("libsndfile-1.2.2",)
 CHECKED_PACKAGE = "0.14.0"  # of soundfile, whose wheel has such a release
 
-_loaded = False
-_patched = False
 
-
-@assume_constant_result  # also called while tracing a graph
+@load_once
 def load() -> bool:
-    """Load libsndfile once. Raise RuntimeError if soundfile is not installed."""
-    global _loaded, _patched
-    if not _loaded:
-        release = version()  # raises if it is not installed
-        load_sndfile = native.c_function("ndd_load_sndfile")
-        patched = ctypes.c_bool()
-        # A release is patched only if it was inspected.
-        if (reason := load_sndfile(_path().encode(), release in CHECKED, ctypes.byref(patched))) is not None:
-            raise RuntimeError(reason.decode())
-        _loaded, _patched = True, patched.value
-    return _loaded
+    """Load libsndfile, and return whether its messages are captured; an unknown release runs unchanged. Raise RuntimeError without soundfile."""
+    release = version()  # raises if it is not installed
+    load_sndfile = native.c_function("ndd_load_sndfile")
+    patched = ctypes.c_bool()
+    # A release is patched only if it was inspected.
+    if (reason := load_sndfile(_path().encode(), release in CHECKED, ctypes.byref(patched))) is not None:
+        raise RuntimeError(reason.decode())
+    return patched.value
 
 
 def version() -> str:
@@ -40,12 +34,6 @@ def version() -> str:
         raise RuntimeError(f"decoders.audio: cannot load libsndfile: {error}") from None
     text.restype = ctypes.c_char_p
     return text().decode()
-
-
-def is_patched() -> bool:
-    """Return whether the messages of libsndfile are captured; an unknown release runs unchanged."""
-    load()
-    return _patched
 
 
 def _path() -> str:

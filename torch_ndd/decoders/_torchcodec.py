@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GIF and AVIF samples, decoded by torchcodec at the call.
+"""GIF, AVIF and HEIC samples, decoded by torchcodec at the call.
 
 nvImageCodec has no decoders for them. As those of JPEG 2000, the decoded samples are passed on in a private raw format (`_raw.py`), so that windows,
-output types and dtypes need no second implementation. Of an animated GIF the first frame is decoded.
+output types and dtypes need no second implementation. Of an animated GIF the first frame is decoded. torchcodec decodes HEIC with the libheif of the
+system, which assembles the tiles of a telephone's photographs.
 """
 
 import importlib
@@ -12,21 +13,21 @@ import numpy as np
 import torch
 
 from .._core import native
+from ._heif_header import format_of, read_avif, read_heic
 from ._raw import check_pixels, pack_raw
-from ._torchcodec_header import Header, TooShortError, is_avif, is_gif, read_avif, read_gif
+from ._torchcodec_header import Header, TooShortError, is_gif, read_gif
 
 PACKAGE = "torchcodec"
 _CODEC_BYTES = 16  # a pixel of four channels of 16 bits, in the codec's planes and in the result
 
 
-def _kind(encoded: np.ndarray) -> str:
-    return "GIF" if is_gif(encoded.data) else "AVIF"
+_BRAND_BYTES = 1024  # the list of a HEIF file's brands has some dozens
 
 
-def is_gif_or_avif(encoded: np.ndarray) -> bool:
-    """Return whether a file begins like a GIF or an AVIF image."""
-    data = np.ascontiguousarray(encoded[:12]).data
-    return is_gif(data) or is_avif(data)
+def find_format(encoded: np.ndarray) -> str | None:
+    """Return "GIF", "AVIF", "HEIC", or "HEIF" for other images of its kind, if a file begins like one of them."""
+    data = np.ascontiguousarray(encoded[:_BRAND_BYTES]).data
+    return "GIF" if is_gif(data) else format_of(data)
 
 
 def shape_of(encoded: np.ndarray, adjust_orientation: bool) -> tuple[int, int, int]:
@@ -38,30 +39,38 @@ def shape_of(encoded: np.ndarray, adjust_orientation: bool) -> tuple[int, int, i
 
 def _read_header(encoded: np.ndarray, complete: bool) -> tuple[Header, bytes]:
     """Return the header, and the part of the file to decode."""
-    data = np.ascontiguousarray(encoded).data
+    data, kind = np.ascontiguousarray(encoded).data, find_format(encoded)
     try:
-        return read_gif(data) if is_gif(data) else (read_avif(data, complete), bytes(data) if complete else b"")
+        if kind == "GIF":
+            return read_gif(data)
+        if kind == "HEIF":
+            raise ValueError("it is neither AVIF nor HEIC")
+        header = read_avif(data, complete) if kind == "AVIF" else read_heic(data, complete)
+        return header, bytes(data) if complete else b""
     except TooShortError as error:
         if complete:
             raise RuntimeError(f"the file is damaged: {error}") from None
-        raise RuntimeError(f"the first {encoded.size} bytes of this {_kind(encoded)} do not tell its size: {error}; pass more") from None
+        raise RuntimeError(f"the first {encoded.size} bytes of this {kind} do not tell its size: {error}; pass more") from None
     except ValueError as error:
-        raise RuntimeError(f"no decoder for this {_kind(encoded)} image: {error}") from None
+        raise RuntimeError(f"no decoder for this {kind} image: {error}") from None
 
 
 def decode_to_raw(encoded: np.ndarray, max_pixels: int, adjust_orientation: bool) -> np.ndarray:
-    """Decode a GIF or AVIF file to the raw format. Raise RuntimeError or MemoryError for damaged data and for too many pixels."""
+    """Decode a GIF, AVIF or HEIC file to the raw format. Raise RuntimeError or MemoryError for damaged data and for too many pixels."""
     header, file = _read_header(encoded, complete=True)
     pixels = header.height * header.width
     check_pixels(pixels, max_pixels, f"{header.height}x{header.width} = {pixels}")
     native.check_memory(_CODEC_BYTES * pixels, f"{pixels} pixels of an image, each of {_CODEC_BYTES} bytes in the codec")
-    decode = _find_decoder(_kind(encoded))
+    kind = find_format(encoded)
+    decode = _find_decoder(str(kind))
     mode = "RGB_ALPHA" if header.channels == 4 else "RGB"
     try:
         planes = decode(torch.frombuffer(bytearray(file), dtype=torch.uint8), mode=mode, output_dtype="auto")
     except MemoryError:
         raise
     except Exception as error:
+        if isinstance(error, ImportError):
+            raise RuntimeError("HEIC images need libheif, which torchcodec does not find: apt-get install libheif1") from None
         raise RuntimeError(f"the file is damaged ({' '.join(str(error).split())})") from None
     if tuple(planes.shape) != (header.channels, header.height, header.width):
         raise RuntimeError(f"its header can be read in two ways: {header.height}x{header.width}x{header.channels} or {tuple(planes.shape)}")

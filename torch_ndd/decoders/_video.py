@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Frames of videos for the decoder and the readers: selecting frame numbers and getting the frames from torchcodec."""
 
-import importlib
 import json
 import os
-import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,11 +12,17 @@ import numpy as np
 import torch
 
 from .._core import native
+from .._core.context.cuda import new_torch_stream
 from .._core.process.files import check_regular, open_regular
 from .._core.process.limits import check_sample, max_sample_bytes
 from .._core.suggestions import check_choice
+from .._core.work.cuda_work import record_event
 from ..io._url_files import RemoteFile
 from ..io._urls import is_url, reason_of
+from . import _frame_sources
+from ._frame_sources import NO_MORE_FRAMES, DeviceFrames, FrameSource, HostFrames, RefusedError, codec, reason, warn_of_refusal
+
+__all__ = ["EndsEarlyError", "PadMode", "Video", "check_frames", "codec", "fill_values", "pad_mode", "padded_frames", "reason"]
 
 PadMode = Literal["none", "constant", "edge", "repeat", "reflect_1001", "symmetric", "reflect_101", "reflect"]
 PAD_MODES: dict[PadMode, str] = {
@@ -73,11 +77,6 @@ def fill_values(op: str, value: Any) -> torch.Tensor:
     return torch.from_numpy(values.astype(np.uint8))
 
 
-def reason(error: Exception) -> str:
-    """Return torchcodec's message without the location in its sources."""
-    return re.sub(r"^\w+, \S+\.cpp:\d+, ", "", str(error).strip()) or type(error).__name__
-
-
 # The first bytes of files in which FFmpeg finds a frame by its time: ISO (MP4, MOV, 3GP), Matroska and WebM, FLV, WMV, Ogg, GIF, AVI.
 _ISO = (b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot")
 _OTHERS = (b"\x1a\x45\xdf\xa3", b"FLV", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"OggS", b"GIF8", b"RIFF")
@@ -109,13 +108,22 @@ class EndsEarlyError(RuntimeError):
 
 
 class Video:
-    """An open video: RGB frames, uint8 (height, width, 3).
+    """An open video: RGB frames, uint8 (height, width, 3), decoded on ``device``: a GPU's by NVDEC or, with a warning, on the CPU.
+
+    A GPU decodes on a stream of its own for each video; :meth:`finish` waits for it.
 
     FFmpeg seeks to a frame by its time. In MPEG transport and program streams that fails: torchcodec returns a frame of the next group of pictures.
     In AVI files with B-frames the times in the file are not those of the frames. Such videos are decoded in order, counting frames.
     """
 
-    def __init__(self, source: torch.Tensor | str | Path, exact: bool = True, threads: int = 1, max_bytes: int | None = None) -> None:
+    def __init__(
+        self,
+        source: torch.Tensor | str | Path,
+        exact: bool = True,
+        threads: int = 1,
+        max_bytes: int | None = None,
+        device: torch.device = native.CPU,
+    ) -> None:
         self._remote = RemoteFile(os.fspath(source)) if not isinstance(source, torch.Tensor) and is_url(source) else None
         if isinstance(source, str | Path) and self._remote is None:
             try:  # FFmpeg interprets "pipe:0" and "concat:a|b" as addresses, and waits for pipes
@@ -129,22 +137,38 @@ class Video:
         self._in_order: bool | None = None if begin.startswith(b"RIFF") else not has_times
         self._promises = has_times and not begin.startswith(b"RIFF")
         self._source = source if self._remote is None else self._remote
-        self._options = {"dimension_order": "NHWC", "num_ffmpeg_threads": threads, "seek_mode": "exact" if exact or not has_times else "approximate"}
+        self._exact, self._threads, self._device = exact or not has_times, threads, device
+        self._stream = new_torch_stream(device) if device.type == "cuda" else None
+        self._decodes_on_device = _frame_sources.decodes_on_device(device)
         try:
             self._reopen()
         except (IndexError, RuntimeError, ValueError) as error:
             raise _name_kind(error, begin) from None
-        metadata = self._decoder.metadata
-        self.count = int(metadata.num_frames or 0)
-        self.rate = float(metadata.average_fps or 0.0)  # frames per second
-        self.height, self.width = int(metadata.height or 0), int(metadata.width or 0)
-        if self._in_order:  # frames before the first key frame cannot be decoded
-            keys = self._decoder._get_key_frame_indices()
-            self.count -= int(keys[0]) if len(keys) else self.count
+        decoder = self._decoder
+        self.count, self.rate = decoder.count, decoder.rate  # frames, and frames per second
+        self.height, self.width = decoder.height, decoder.width
+        if self._in_order:
+            self.count -= self._count_lost(decoder.find_keys())
         if self.count < 1 or self.height < 1 or self.width < 1:
             raise RuntimeError("it has no frames that can be decoded")
         # One frame is always decoded, for its size.
         self.check(1)
+
+    def _count_lost(self, keys: np.ndarray) -> int:
+        """Return how many frames lie before the first key frame, so that they cannot be decoded."""
+        if not len(keys):
+            return self.count
+        if not keys[0]:
+            return 0
+        # The index is sorted by time. Among frames with equal times, or without any, the key frame may have a later place than in the file.
+        try:
+            with self._reading(), self._on_stream():
+                _, time, _ = self._decoder.decode_next()
+        except (IndexError, RuntimeError):  # decoding the first frame raises it again
+            return int(keys[0])
+        begin = self._decoder.begin
+        self._reopen()
+        return int(keys[0]) if abs(time) < _NO_TIME and abs(begin) < _NO_TIME and time > begin + 1e-6 else 0
 
     def check(self, count: int, item_bytes: int = 1) -> None:
         """Raise RuntimeError or MemoryError if this many frames are more than a sample may have."""
@@ -154,7 +178,7 @@ class Video:
         """Return the numbers of the key frames, increasing; none where frames are counted from the beginning."""
         if self._in_order is not False:
             return np.zeros(0, np.int64)
-        return np.unique(np.asarray([*self._decoder._get_key_frame_indices()], np.int64))
+        return self._decoder.find_keys()
 
     @property
     def frame_bytes(self) -> int:
@@ -173,17 +197,55 @@ class Video:
         return begin
 
     def _reopen(self) -> None:
-        if self._remote is not None:
-            self._remote.seek(0)
-        with self._reading():
-            self._decoder = codec().VideoDecoder(self._source, **self._options)
+        self._decoder = self._open()
         self._next, self._time = 0, 0.0  # number and time of the next frame
 
-    def frames(self, numbers: np.ndarray, fill: torch.Tensor, out: torch.Tensor | None = None) -> tuple[torch.Tensor, np.ndarray]:
-        """Return some frames in the given order and the time of each in seconds; -1 is a frame of ``fill``, at -1 s. ``out`` is memory for them.
+    def _open(self) -> FrameSource:
+        refusal: Exception | None = None
+        if self._decodes_on_device:
+            try:
+                with self._reading(), self._on_stream():
+                    return DeviceFrames(self._rewind, self._device)
+            except (IndexError, RuntimeError, ValueError) as error:
+                # The CPU's path also names what is wrong with a file that is not a video.
+                refusal = error
+        with self._reading():
+            frames = HostFrames(self._rewind(), self._exact, self._threads)
+        if refusal is not None:
+            self._decodes_on_device = False
+            warn_of_refusal(str(refusal) if isinstance(refusal, RefusedError) else f"torchcodec cannot open some: {reason(refusal)}")
+        return frames
 
-        Raise EndsEarlyError if there are fewer frames than the index of the file says.
+    def _rewind(self) -> Any:
+        """Return what torchcodec reads, from its beginning."""
+        if self._remote is not None:
+            self._remote.seek(0)
+        return self._source
+
+    def _on_stream(self) -> AbstractContextManager[Any]:
+        """Make the video's stream torch's current one, on a GPU."""
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)
+
+    def finish(self) -> None:
+        """Wait until a GPU has decoded the frames returned so far, whose memory belongs to the stream of the video."""
+        if self._stream is not None:
+            self._stream.synchronize()
+
+    def frames(
+        self, numbers: np.ndarray, fill: torch.Tensor, out: torch.Tensor | None = None, after: torch.cuda.Event | None = None
+    ) -> tuple[torch.Tensor, np.ndarray]:
+        """Return some frames in the given order and the time of each in seconds; -1 is a frame of ``fill``, at -1 s.
+
+        ``out`` is memory for them, on a GPU usable ``after`` an event. Raise EndsEarlyError if there are fewer frames than the file's index says.
         """
+        try:
+            return self._join(numbers, fill, out, after)
+        finally:  # also after an error: the caller may free the memory
+            self.finish()
+
+    def _join(
+        self, numbers: np.ndarray, fill: torch.Tensor, out: torch.Tensor | None, after: torch.cuda.Event | None
+    ) -> tuple[torch.Tensor, np.ndarray]:
         seconds = np.full(len(numbers), -1.0)
         # Each frame is decoded once, in increasing order; `order` and `bounds` give the places of each in the result.
         real = np.flatnonzero(numbers >= 0)
@@ -194,16 +256,28 @@ class Video:
         # The size comes from a decoded frame: that in the header differs for rotated videos. So one is decoded even if all are filled.
         for k, frame, time in self.decode(wanted if len(wanted) else np.zeros(1, np.int64)):
             if out is None:
-                out = native.empty([len(numbers) * self.frame_bytes], torch.uint8, torch.device("cpu"))
+                out = native.empty([len(numbers) * self.frame_bytes], torch.uint8, self._device)
             output = out.view(len(numbers), *frame.shape)
+            if self._stream is not None and k == 0:
+                self._stream.wait_event(after or record_event(torch.cuda.current_stream(self._device)))
             if not len(wanted):
                 break
             targets = real[order[bounds[k] : bounds[k + 1]]]
-            output.numpy()[targets] = frame.numpy()  # torch would split the copy among threads, which wait for each other
+            self._copy(frame, output, targets)
             seconds[targets] = time
         if len(real) < len(numbers):
-            output[torch.from_numpy(numbers < 0)] = fill.expand(*output.shape[1:])
+            filling = fill.expand(*output.shape[1:]).contiguous()
+            with self._on_stream():
+                self._copy(filling.to(self._device), output, np.flatnonzero(numbers < 0))
         return output, seconds
+
+    def _copy(self, frame: torch.Tensor, output: torch.Tensor, targets: np.ndarray) -> None:
+        if self._stream is None:
+            output.numpy()[targets] = frame.numpy()  # torch would split the copy among threads, which wait for each other
+            return
+        with self._on_stream():
+            for target in targets.tolist():
+                output[target].copy_(frame)
 
     def decode(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, float]]:
         """Decode increasing frame numbers: yield the position of each, the frame (height, width, 3), and its time in seconds.
@@ -217,29 +291,31 @@ class Video:
             # The size of the output was computed from the first frames.
             if frame.numel() != self.frame_bytes:
                 raise RuntimeError(f"a frame has {frame.shape[0]}x{frame.shape[1]} pixels, and the first ones have {self.height}x{self.width}")
-            yield k, frame, time
+            with self._on_stream():
+                on_device = frame.to(self._device)
+            yield k, on_device, time
 
     def _decode_by_number(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, float]]:
         for k, number in enumerate(wanted.tolist()):
             try:
-                with self._reading():
-                    frame = self._decoder.get_frame_at(number)
+                with self._reading(), self._on_stream():
+                    frame, time = self._decoder.decode_at(number)
             except (IndexError, RuntimeError) as error:
-                if "no more frames" not in str(error):
+                if NO_MORE_FRAMES not in str(error):
                     raise
                 self._in_order = True  # the index of the file is wrong: decode in order from now on
                 self._reopen()
                 yield from self._decode_in_order(wanted, k)
                 return
-            yield k, frame.data, frame.pts_seconds
+            yield k, frame, time
 
     def _decodes_in_order(self) -> bool:
         in_order = self._in_order
         if in_order is None:  # an AVI file: with B-frames, the first frame has a time after the beginning
             try:
-                with self._reading():
-                    late = self._decoder.get_frame_at(0).pts_seconds - (self._decoder.metadata.begin_stream_seconds or 0.0)
-                in_order = late > 1e-6
+                with self._reading(), self._on_stream():
+                    _, time = self._decoder.decode_at(0)
+                in_order = time - self._decoder.begin > 1e-6
             except (IndexError, RuntimeError):
                 in_order = True
             self._in_order = in_order
@@ -260,19 +336,19 @@ class Video:
     def _decode_next(self) -> tuple[torch.Tensor, float]:
         """Return the frame that comes next and its time."""
         try:
-            with self._reading():
-                frame, time, duration = torch.ops.torchcodec_ns.get_next_frame(self._decoder._decoder)
+            with self._reading(), self._on_stream():
+                frame, time, duration = self._decoder.decode_next()
         except (IndexError, RuntimeError) as error:
-            if "no more frames" not in str(error):
+            if NO_MORE_FRAMES not in str(error):
                 raise
             promised, self._in_order = self.count, True
             if self._next and not self._promises:
                 self.count = self._next
             raise EndsEarlyError(self._next, promised) from None
         # A frame without a time follows the one before.
-        seconds = float(time) if abs(float(time)) < _NO_TIME else self._time
+        seconds = time if abs(time) < _NO_TIME else self._time
         self._next += 1
-        self._time = seconds + max(float(duration), 0.0)
+        self._time = seconds + max(duration, 0.0)
         return frame, seconds
 
     @contextmanager
@@ -298,8 +374,8 @@ class Video:
         # A binary search: the times of frames increase.
         while low < high:
             middle = (low + high) // 2
-            with self._reading():
-                begin = self._decoder.get_frame_at(middle).pts_seconds
+            with self._reading(), self._on_stream():
+                _, begin = self._decoder.decode_at(middle)
             if begin >= seconds - slack if up else begin > seconds + slack:
                 high = middle
             else:
@@ -312,15 +388,3 @@ def check_frames(count: int, height: int, width: int, max_bytes: int, item_bytes
     size = f"{height}x{width}"
     what = f"{count} frames of {size} have" if count > 1 else f"a frame of {size} has"
     check_sample(what, count * item_bytes * 3 * height * width, max_bytes)
-
-
-def codec() -> Any:
-    """Import torchcodec.decoders. Raise RuntimeError with the package to install if it is missing."""
-    try:
-        return importlib.import_module("torchcodec.decoders")
-    except ImportError:
-        raise RuntimeError("videos need the package torchcodec: pip install torch_ndd[video]") from None
-    except RuntimeError as error:  # raised at import if FFmpeg's libraries are missing
-        raise RuntimeError(
-            "videos need FFmpeg's libraries, which torchcodec does not find.\nInstall FFmpeg: apt-get install ffmpeg, or conda install ffmpeg"
-        ) from error

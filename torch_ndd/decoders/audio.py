@@ -13,14 +13,14 @@ from .._core.process.limits import max_sample_bytes as checked_limit
 from .._core.values.batch import Batch, empty_packed, new_batch
 from .._core.values.dispatch import submit
 from ._exported import load_codecs
-from ._files import check_encoded, decoder
+from ._files import check_encoded, decoder, paths_or_contents
 from ._sndfile import load
 
 _shapes = native.kernel("audio_shapes", writes=(-1,))
 _DTYPES = (torch.float32, torch.int16, torch.int32)
 
 
-@decoder(name="decoders.audio", fills=(-2,))
+@decoder(name="decoders.audio", fills=(-2,), converts=paths_or_contents)
 def audio(
     input: T,
     /,
@@ -42,11 +42,13 @@ def audio(
     float32 scalar.
 
     Args:
-        input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch.
+        input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch. Of a local path only what
+            the part needs is read: the headers, what a search looks at, and the bytes of the part. An MP3 is read up to the end of the part, one
+            without a length in its header to its end; the content of a URL is fetched whole.
         downmix: average the channels; the result is (frames,).
         start, duration: the part to decode, in seconds; by default the whole sound. It equals the slice of the whole result from frame
             ``floor(start * rate)`` on, with ``floor(duration * rate)`` frames or as many as there are, at the rate of the result. WAV, FLAC, AIFF and
-            OGG are sought, MP3 and Opus are decoded from one second before, and MP3 without a length in its header from its beginning.
+            OGG are sought; MP3 is decoded from one second before, Opus from an eighth, and MP3 without a length in its header from its beginning.
         on_error: what to do if ``start`` lies behind the end: "empty" returns no frames, "raise" raises RuntimeError.
         max_sample_bytes: the largest sound to decode, a guard against small files that claim a lot of data; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
@@ -83,13 +85,14 @@ def audio(
     check_encoded(op, files, "encoded sounds")
     if on_error not in ("empty", "raise"):
         raise ValueError(f'{op}: on_error must be "empty" or "raise", got {on_error!r}')
+    are_paths = files.holds_paths
     files = load_codecs(files, "sounds")
     wanted = _wanted_rates(op, sample_rate, files.batch_size)
     starts, durations = (_one_per_file(value, files.batch_size) for value in (start, math.inf if duration is None else duration))
-    # Frames, channels and rate of each file, from its header.
-    table = torch.empty((files.batch_size, 3), dtype=torch.int64)
-    limits = (on_error == "raise", bool(downmix), dtype.itemsize, checked_limit(op, max_sample_bytes))
-    arguments = (files.buffer, files.ragged_shapes, op, wanted, starts, durations, *limits, table)
+    # Frames, channels and rate of each file, from its header, and the number of the opened file.
+    table = torch.empty((files.batch_size, 4), dtype=torch.int64)
+    limits = (on_error == "raise", bool(downmix), dtype.itemsize, checked_limit(op, max_sample_bytes), True)
+    arguments = (files.buffer, files.ragged_shapes, op, are_paths, wanted, starts, durations, *limits, table)
     if torch.compiler.is_compiling():
         _shapes(*arguments)
     else:
@@ -98,7 +101,11 @@ def audio(
     rates = torch.where(wanted > 0, wanted, table[:, 2].to(torch.float64))
     out = empty_packed(table[:, : 1 if downmix else 2].contiguous(), dtype, files.buffer.device)
     out.sources = files.sources
-    return launch(out, [op, rates, starts, durations, bool(downmix), float(quality)], also=(new_batch(rates.to(torch.float32)),))
+    return launch(
+        out,
+        [op, are_paths, rates, starts, durations, bool(downmix), float(quality), table[:, 3].contiguous()],
+        also=(new_batch(rates.to(torch.float32)),),
+    )
 
 
 def lengths(files: Batch, max_bytes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -106,8 +113,22 @@ def lengths(files: Batch, max_bytes: int) -> tuple[np.ndarray, np.ndarray]:
     load()
     count = files.batch_size
     # Without a duration, on whole files, and raising errors only for what the header shows.
-    table, zeros, forever = torch.empty((count, 3), dtype=torch.int64), _one_per_file(0, count), _one_per_file(math.inf, count)
-    arguments = (files.wait(), files.ragged_shapes, "decoders.audio", zeros, zeros, forever, False, False, 1, max_bytes, table)
+    table, zeros, forever = torch.empty((count, 4), dtype=torch.int64), _one_per_file(0, count), _one_per_file(math.inf, count)
+    arguments = (
+        files.wait(),
+        files.ragged_shapes,
+        "decoders.audio",
+        files.holds_paths,
+        zeros,
+        zeros,
+        forever,
+        False,
+        False,
+        1,
+        max_bytes,
+        False,
+        table,
+    )
     submit(_shapes, arguments, [], True, files.sources)
     return table[:, 0].numpy(), table[:, 2].numpy().astype(np.float64)
 

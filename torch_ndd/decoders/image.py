@@ -12,7 +12,7 @@ from ..ops.geometry._crop_window import CropArguments, CropWindow, Rounding, cro
 from ..ops.geometry._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, random_crop_windows
 from ..ops.geometry.slice import SliceArguments, slice_window
 from ._cache import Cache, CacheArguments, CacheType
-from ._decode import FILLS, DecodeArguments, Target, decode, sizes_of
+from ._decode import FILLS, DecodeArguments, GpuMemory, Target, decode, sizes_of
 from ._files import decoder
 
 
@@ -50,13 +50,14 @@ def image(
     use_chunk_allocator: Hint[bool] = False,
     use_fast_idct: bool = False,
 ) -> T:
-    """Decode images: bytes of JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000, GIF or AVIF files to (H, W, C), layout ``HWC``.
+    """Decode images: bytes of JPEG, PNG, TIFF, BMP, PNM, WebP, JPEG 2000, GIF, AVIF or HEIC files to (H, W, C), layout ``HWC``.
 
     The sizes come from the headers at the call; the pixels are decoded on demand, each file by one thread.
 
     With ``device="gpu"`` the files stay in host memory and the pixels are produced on the GPU: baseline JPEGs by its JPEG engines, if it has any, and
-    by CUDA; all other files, and those the engines reject, by the CPU, followed by an upload. Pixels of a JPEG may differ from the CPU's by a few
-    levels, more along color edges unless ``jpeg_fancy_upsampling`` is True. :func:`engine_counts` returns how many images each engine decoded.
+    by CUDA; progressive and lossless JPEGs by CUDA; plain TIFF and JPEG 2000 files by nvTIFF and nvJPEG2000 (``pip install torch_ndd[gpu]``); all
+    others, and those the engines reject, by the CPU, followed by an upload. Pixels of a JPEG may differ from the CPU's by a few levels, more along
+    color edges unless ``jpeg_fancy_upsampling`` is True. :func:`engine_counts` returns how many images each engine decoded.
 
     Args:
         input: contents of the files, uint8 (length,), in host memory. A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch.
@@ -88,6 +89,10 @@ def image(
             so the last bits of its pixels, may then change from run to run. Any other value is fixed, CUDA takes the rest, and runs are reproducible.
         hybrid_huffman_threshold: on a GPU, images with more pixels than this have their Huffman code decoded by CUDA, too, instead of the CPU.
         jpeg_fancy_upsampling: interpolate chroma on a GPU. The CPU always does.
+        device_memory_padding: on a GPU, bytes by which each CPU thread's decoder of JPEGs (CUDA) enlarges its buffer in device memory, so that it
+            does not allocate another one for each larger image; 0 for as much as the largest image so far needs.
+        host_memory_padding: the same for its two buffers in pinned host memory.
+        preallocate_height_hint, preallocate_width_hint: on a GPU, the largest images for which the JPEG engine allocates memory beforehand.
         max_pixels: the largest image to decode, as a protection against small files that promise gigabytes: height times width times a
             quarter of the channels, rounded up. Checked before anything is allocated. By default the environment variable ``TORCH_NDD_MAX_PIXELS``,
             or 2**28.
@@ -96,7 +101,7 @@ def image(
             sample out, and the call waits until all are decoded. ``result.errors`` lists number, file and reason of each, and
             ``labels.select(result.kept)`` are the labels of the samples that "skip" keeps.
 
-    The other arguments are memory hints of DALI, accepted and ignored.
+    The other arguments are accepted for compatibility with DALI and have no effect.
 
     Raises:
         RuntimeError: a file that is not an image, is damaged or has too many pixels; the message names the sample and the file. A damaged header
@@ -112,7 +117,8 @@ def image(
     >>> image(np.frombuffer(file.getvalue(), np.uint8)).shape
     (2, 4, 3)
     """
-    target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
+    memory = GpuMemory(device_memory_padding, host_memory_padding, preallocate_height_hint, preallocate_width_hint)
+    target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling, memory)
     caching = CacheArguments(cache, cache_size, cache_threshold, cache_type, cache_debug)
     arguments = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching, at_least)
     return decode("decoders.image", input, arguments)
@@ -184,7 +190,8 @@ def image_random_crop(
         words: torch.Tensor = rng  # type: ignore[assignment]  # drawn by the decorator
         return random_crop_windows(shapes, words, random_area, random_aspect_ratio, num_attempts, op=name)
 
-    target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
+    memory = GpuMemory(device_memory_padding, host_memory_padding, preallocate_height_hint, preallocate_width_hint)
+    target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling, memory)
     caching = CacheArguments(cache, cache_size, cache_threshold, cache_type, cache_debug)
     arguments = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching, at_least)
     return decode(name, input, arguments, windows)
@@ -261,7 +268,8 @@ def image_crop(
     def windows(shapes: torch.Tensor) -> CropWindow:
         return crop_window(name, sizes_of(shapes), arguments)
 
-    target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
+    memory = GpuMemory(device_memory_padding, host_memory_padding, preallocate_height_hint, preallocate_width_hint)
+    target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling, memory)
     caching = CacheArguments(cache, cache_size, cache_threshold, cache_type, cache_debug)
     options = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching)
     return decode(name, input, options, windows)
@@ -347,7 +355,8 @@ def image_slice(
     def windows(shapes: torch.Tensor) -> CropWindow:
         return slice_window(name, sizes_of(shapes), arguments, "pad")
 
-    target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling)
+    memory = GpuMemory(device_memory_padding, host_memory_padding, preallocate_height_hint, preallocate_width_hint)
+    target = Target(device, hw_decoder_load, hybrid_huffman_threshold, jpeg_fancy_upsampling, memory)
     caching = CacheArguments(cache, cache_size, cache_threshold, cache_type, cache_debug)
     options = DecodeArguments(output_type, dtype, adjust_orientation, use_fast_idct, max_pixels, on_error, target, caching)
     return decode(name, data, options, windows)

@@ -71,36 +71,9 @@ def imread(
     >>> imread(path).shape, imread([path, path]).shape
     ((2, 4, 3), [(2, 4, 3), (2, 4, 3)])
     """
-    options = {
-        "adjust_orientation": adjust_orientation,
-        "affine": affine,
-        "at_least": at_least,
-        "cache": cache,
-        "cache_batch_copy": cache_batch_copy,
-        "cache_debug": cache_debug,
-        "cache_size": cache_size,
-        "cache_threshold": cache_threshold,
-        "cache_type": cache_type,
-        "device_memory_padding": device_memory_padding,
-        "device_memory_padding_jpeg2k": device_memory_padding_jpeg2k,
-        "dtype": dtype,
-        "host_memory_padding": host_memory_padding,
-        "host_memory_padding_jpeg2k": host_memory_padding_jpeg2k,
-        "hw_decoder_load": hw_decoder_load,
-        "hybrid_huffman_threshold": hybrid_huffman_threshold,
-        "jpeg_fancy_upsampling": jpeg_fancy_upsampling,
-        "max_pixels": max_pixels,
-        "memory_stats": memory_stats,
-        "on_error": on_error,
-        "output_type": output_type,
-        "preallocate_height_hint": preallocate_height_hint,
-        "preallocate_width_hint": preallocate_width_hint,
-        "split_stages": split_stages,
-        "use_chunk_allocator": use_chunk_allocator,
-        "use_fast_idct": use_fast_idct,
-    }
-    limits = {"url_max_bytes": url_max_bytes, "url_max_seconds": url_max_seconds, "url_stall_seconds": url_stall_seconds}
-    return image(read(_path_bytes(filepaths), **limits), device=device, **options)
+    options = dict(locals())  # the arguments of this call
+    limits = {name: options.pop(name) for name in ("url_max_bytes", "url_max_seconds", "url_stall_seconds")}
+    return image(read(_path_bytes(options.pop("filepaths")), **limits), **options)
 
 
 def _path_bytes(filepaths: Any) -> Any:

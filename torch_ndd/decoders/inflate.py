@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decompressing bytes to arrays."""
 
+import ctypes
 import functools
 import importlib
 import zlib
@@ -16,6 +17,7 @@ from .._core.operators.operator import DeviceLike, ShapeArg, T, launch
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch, empty_packed
 from .._core.values.tensor import check_layout
+from . import _nvcomp
 from ._files import check_encoded, decoder, sample_name, sample_numbers
 
 # Decompresses into a known number of bytes or raises ValueError.
@@ -35,7 +37,7 @@ class _Chunk(NamedTuple):
     target: int
 
 
-Algorithm = Literal["LZ4", "Deflate", "Zlib", "Gzip"]  # in any case
+Algorithm = Literal["LZ4", "Deflate", "Zlib", "Gzip", "Zstd"]  # in any case
 
 
 @decoder(name="decoders.inflate", kernel=None)
@@ -56,11 +58,12 @@ def inflate(
 ) -> T:
     """Decompress bytes: one compressed chunk to an array of ``shape``, or several chunks to one array with a new first axis.
 
-    It runs at the call, on the CPU; data on a GPU is copied to the host and back.
+    It runs at the call. Data on a GPU is decompressed there by nvCOMP (``pip install torch_ndd[gpu]``), except for "Zlib" and
+    "Zstd" with a checksum; without nvCOMP, after a warning, it is copied to the host and back. What nvCOMP rejects, the CPU decompresses or reports.
 
     Args:
         input: compressed bytes, uint8 (length,).
-        algorithm: "LZ4" (blocks without a frame), "Deflate", "Zlib" or "Gzip".
+        algorithm: "LZ4" (blocks without a frame), "Deflate", "Zlib", "Gzip" or "Zstd" (frames).
         check_output_size: ignored; the size is always checked.
         chunk_offsets: offsets of a sample's chunks in bytes. Without ``chunk_sizes`` each ends where the next one begins, the last one with the
             sample.
@@ -74,7 +77,7 @@ def inflate(
         RuntimeError: no shape, chunks outside the sample, data that is damaged or does not have the expected size.
         ValueError: an unknown algorithm, a layout that does not fit.
 
-    LZ4 needs the package lz4: ``pip install torch_ndd[lz4]``.
+    On the CPU, LZ4 needs the package lz4 (``pip install torch_ndd[lz4]``) and Zstd needs pyarrow (``pip install torch_ndd[parquet]``).
 
     >>> import zlib
     >>> import numpy as np
@@ -88,13 +91,15 @@ def inflate(
     assert isinstance(files, Batch)
     if torch.compiler.is_compiling():
         raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
-    inflate_chunk = _find_inflate(op, algorithm)
+    _check_algorithm(op, algorithm)
     check_encoded(op, files, "compressed data")
     if shape is None:
         raise RuntimeError(f"{op}: the argument 'shape' of a decompressed chunk is needed")
     target = files.buffer.device
-    # The libraries decompress host memory.
-    files = files.cpu() if target.type != "cpu" else files
+    nvcomp = _nvcomp_for(target, algorithm)
+    if nvcomp is None:
+        _find_inflate(op, algorithm)
+        files = files.cpu() if target.type != "cpu" else files  # the libraries decompress host memory
     count = files.batch_size
     extents = [sample_numbers(shape, i) or [] for i in range(count)]
     if any(extent < 0 for row in extents for extent in row):
@@ -102,34 +107,46 @@ def inflate(
     parts = [_chunk_ranges(op, files, i, sample_numbers(chunk_offsets, i), sample_numbers(chunk_sizes, i)) for i in range(count)]
     chunked = chunk_offsets is not None or chunk_sizes is not None
     shapes = [[len(part), *row] if chunked else row for part, row in zip(parts, extents, strict=True)]
-    ndim = len(shapes[0]) if shapes else 1
     letters = (sequence_axis_name if chunked and layout else "") + layout
-    out = empty_packed(
-        torch.tensor(shapes, dtype=torch.int64).reshape(count, ndim), dtype, torch.device("cpu"), check_layout(op, letters or None, ndim)
-    )
+    ndim = len(shapes[0]) if shapes else max(1, len(letters))
+    device = torch.device("cpu") if nvcomp is None else target
+    out = empty_packed(torch.tensor(shapes, dtype=torch.int64).reshape(count, ndim), dtype, device, check_layout(op, letters or None, ndim))
     out.sources = files.sources
     sizes = [int(np.prod(row, dtype=np.int64)) * dtype.itemsize for row in extents]
-    chunks, at = [], 0
+    chunks: list[_Chunk] = []
+    at = 0
     for i, part in enumerate(parts):
         for number, (begin, length) in enumerate(part):
             chunks.append(_Chunk(i, number, begin, length, at))
             at += sizes[i]
-    raw = out.buffer.reshape(-1).view(torch.uint8).numpy()
-    views = [memoryview(np.asarray(file)) for file in files]  # type: ignore[arg-type]
+    raw = out.buffer.reshape(-1).view(torch.uint8)
 
-    def fill(chunk: _Chunk) -> None:
-        size = sizes[chunk.sample]
+    def inflate_on_cpu(chunk: _Chunk, compressed: memoryview) -> np.ndarray:
+        size, inflate_chunk = sizes[chunk.sample], _find_inflate(op, algorithm)
         try:
-            data = inflate_chunk(views[chunk.sample][chunk.begin : chunk.begin + chunk.length], size)
+            data = inflate_chunk(compressed, size)
         except Exception as error:  # each library has its own exceptions
             reason = f"the data are damaged ({error})"
         else:
             reason = "" if len(data) == size else f"it has {len(data)} bytes, but shape and dtype give {size}"
             if not reason:
-                raw[chunk.target : chunk.target + size] = np.frombuffer(data, np.uint8)
-        if reason:
-            number = f", chunk {chunk.number}" if chunked else ""
-            raise RuntimeError(f"{op}: {sample_name(files, chunk.sample)}{number}: {reason}")
+                return np.frombuffer(data, np.uint8)
+        number = f", chunk {chunk.number}" if chunked else ""
+        raise RuntimeError(f"{op}: {sample_name(files, chunk.sample)}{number}: {reason}")
+
+    if nvcomp is not None:
+        tensors = [file.torch() for file in files]  # type: ignore[union-attr]
+        parts_on_gpu = [_nvcomp.Chunk(tensors[chunk.sample][chunk.begin : chunk.begin + chunk.length], sizes[chunk.sample]) for chunk in chunks]
+        for i in _nvcomp.decompress(nvcomp, str(algorithm).lower(), parts_on_gpu, raw, _current_stream(target)):
+            data = inflate_on_cpu(chunks[i], parts_on_gpu[i].data.cpu().numpy().data)
+            raw[chunks[i].target : chunks[i].target + len(data)] = torch.from_numpy(data.copy()).to(target)
+        return launch((), also=(out,))
+    views = [memoryview(np.asarray(file)) for file in files]  # type: ignore[arg-type]
+    bytes_out = raw.numpy()
+
+    def fill(chunk: _Chunk) -> None:
+        data = inflate_on_cpu(chunk, views[chunk.sample][chunk.begin : chunk.begin + chunk.length])
+        bytes_out[chunk.target : chunk.target + len(data)] = data
 
     threads = get_num_threads()
     if len(chunks) > 1 and threads > 1 and at > _MIN_BYTES_FOR_THREADS:
@@ -139,6 +156,15 @@ def inflate(
         for chunk in chunks:
             fill(chunk)
     return launch((), also=(out.to_device(target),))
+
+
+def _nvcomp_for(device: torch.device, algorithm: Any) -> ctypes.CDLL | None:
+    """Return nvCOMP if it decompresses such data on this device."""
+    return _nvcomp.find_library() if device.type == "cuda" and str(algorithm).lower() in _nvcomp.ALGORITHMS else None
+
+
+def _current_stream(device: torch.device) -> int:
+    return torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else 0
 
 
 def _chunk_ranges(op: str, files: Batch, i: int, offsets: list[int] | None, sizes: list[int] | None) -> list[tuple[int, int]]:
@@ -163,17 +189,39 @@ def _chunk_ranges(op: str, files: Batch, i: int, offsets: list[int] | None, size
     return list(zip(begins, lengths, strict=True))
 
 
+def _check_algorithm(op: str, algorithm: Any) -> None:
+    if str(algorithm).lower() not in ("lz4", "zstd", *_WINDOW_BITS):
+        raise ValueError(f"{op}: algorithm must be one of {', '.join(get_args(Algorithm))}, got {algorithm!r}")
+
+
 def _find_inflate(op: str, algorithm: Any) -> _Inflate:
+    """Return the CPU's decompression. Raise RuntimeError if its package is not installed."""
     name = str(algorithm).lower()
-    if name == "lz4":
-        try:
-            block = importlib.import_module("lz4.block")
-        except ImportError:
-            raise RuntimeError(f"{op}: the package lz4 is not installed: pip install torch_ndd[lz4]") from None
-        return lambda data, size: block.decompress(data, uncompressed_size=size)
-    if name in _WINDOW_BITS:
+    if name == "zstd":
+        return _find_zstd(op)
+    if name != "lz4":
         return functools.partial(_zlib, _WINDOW_BITS[name])
-    raise ValueError(f"{op}: algorithm must be one of {', '.join(get_args(Algorithm))}, got {algorithm!r}")
+    try:
+        block = importlib.import_module("lz4.block")
+    except ImportError:
+        raise RuntimeError(f"{op}: the package lz4 is not installed: pip install torch_ndd[lz4]") from None
+    return lambda data, size: block.decompress(data, uncompressed_size=size)
+
+
+def _find_zstd(op: str) -> _Inflate:
+    # Not the package zstandard, which allocates whatever size a frame claims to have.
+    try:
+        codec = importlib.import_module("pyarrow").Codec("zstd")
+    except ImportError:
+        raise RuntimeError(f"{op}: the package pyarrow is not installed: pip install torch_ndd[parquet]") from None
+
+    def inflate_frames(data: memoryview, size: int) -> bytes:
+        try:
+            return codec.decompress(data, size).to_pybytes()
+        except OSError as error:
+            raise ValueError(f"{error}; shape and dtype give {size} bytes") from None
+
+    return inflate_frames
 
 
 _WINDOW_BITS = {"deflate": -15, "zlib": 15, "gzip": 31}

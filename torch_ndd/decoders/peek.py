@@ -32,10 +32,10 @@ def peek_image_shape(
 
     Args:
         input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch. The beginning of a file is
-            enough: 33 bytes of a PNG (more if it has EXIF data, which are not seen behind them), 30 of a WebP (all of it if it has EXIF data), a BMP
-            up to the end of its palette, a PNM up to its pixels. The size of a JPEG and of a JPEG 2000 stands behind their metadata, so that a
-            kilobyte is enough for most, but not behind a large color profile or preview; the error then names the number of bytes needed. A TIFF can
-            have its size anywhere.
+            enough: 33 bytes of a PNG (more if it has EXIF data, which come after these and are not seen), 30 of a WebP (all of it if it has EXIF
+            data), a BMP up to the end of its palette, a PNM up to its pixels. The size of a JPEG and of a JPEG 2000 comes after their metadata, so
+            that a kilobyte is enough for most, but not with a large color profile or preview; the error then names the number of bytes needed. A
+            TIFF can have its size anywhere.
         adjust_orientation: return the shape as displayed, after the EXIF orientation, rather than as stored.
         dtype: dtype of the result, with 32 or 64 bits.
         image_type: ``types.RGB`` and so on; ``ANY_DATA`` returns the number of channels of the file.

@@ -15,13 +15,15 @@ from .._core.operators.operator import DeviceLike, Hint, ShapeArg, T, launch
 from .._core.process.limits import max_sample_bytes as checked_limit
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch, new_batch, ragged_batch
+from .._core.work.cuda_work import record_event
 from .._core.work.diagnosis import Work
+from ._clips import MAX_GPU_THREADS
 from ._files import check_encoded, decoder, sample_name, sample_numbers
 from ._video import EndsEarlyError, PadMode, Video, codec, fill_values, padded_frames, reason
 from ._video import pad_mode as checked_pad_mode
 
 
-@decoder(name="decoders.video", kernel=None)
+@decoder(name="decoders.video", kernel=None, host_inputs=True)
 def video(
     encoded: T,
     /,
@@ -44,21 +46,25 @@ def video(
     By default all frames. They are decoded at the call, because the number of frames of a video is not known before: each video by one thread, or a
     single video by all threads.
 
+    With ``device="gpu"`` the files stay in host memory, and NVDEC, the video decoder of the GPU, decodes them through torchcodec: H.264, HEVC, VP8,
+    VP9, AV1 and MPEG-4 of 8 to 12 bits, as far as the GPU has them. Other videos are decoded on the CPU and copied to the GPU, with one warning that
+    says why. The pixels are the CPU's within one level if the codec is exact, as all of these but MPEG-4 are.
+
     Args:
-        encoded: contents of the files, uint8 (length,); ``io.file.read`` reads files. A path, a URL or ``bytes`` makes a Tensor, a
+        encoded: contents of the files, uint8 (length,), in host memory; ``io.file.read`` reads files. A path, a URL or ``bytes`` makes a Tensor, a
             list of them a Batch.
         start_frame, end_frame, stride: the frames ``start_frame``, ``start_frame + stride``, ... before ``end_frame``.
         sequence_length: number of frames, instead of ``end_frame``.
         frames: frame numbers, in any order; instead of the other four.
-        pad_mode: how to pad behind the end: "constant" with ``fill_value``, "edge" (or "repeat") with the last frame, "reflect_1001" ("symmetric")
+        pad_mode: how to pad beyond the end: "constant" with ``fill_value``, "edge" (or "repeat") with the last frame, "reflect_1001" ("symmetric")
             and "reflect_101" ("reflect") with the reversed video including and excluding the last frame; with "none" the result is shorter.
         fill_value: one number, or one per channel.
-        build_index: scan the whole file first for exact frame numbers; False trusts the header.
+        build_index: scan the whole file first for exact frame numbers; False trusts the header, except on a GPU.
         max_sample_bytes: the largest result to decode, a guard against small files that claim a lot of data; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
 
     Raises:
-        RuntimeError: a file that is not a video or is damaged, a result larger than ``max_sample_bytes``, a start behind the end of the video,
+        RuntimeError: a file that is not a video or is damaged, a result larger than ``max_sample_bytes``, a start beyond the end of the video,
             numbers that contradict each other. The message names the sample and the file.
         ValueError: ``max_sample_bytes`` that is not positive.
 
@@ -72,14 +78,14 @@ def video(
     assert isinstance(files, Batch)
     if torch.compiler.is_compiling():
         raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
-    if files.buffer.device.type != "cpu":
-        raise RuntimeError(f"{op}: GPU decoding is not supported; decode on the CPU and call .gpu() on the result")
+    assert isinstance(device, torch.device)
+    on_gpu = device.type == "cuda"
     check_encoded(op, files, "encoded videos")
     mode, fill = checked_pad_mode(op, pad_mode), fill_values(op, fill_value)
     _check(op, frames, start_frame, end_frame, sequence_length, stride)
     codec()
     encoded_files = [file.buffer for file in files]
-    threads = get_num_threads()
+    threads = min(get_num_threads(), MAX_GPU_THREADS) if on_gpu else get_num_threads()
     work = Work(op, max(1, threads // max(1, len(encoded_files))))
     max_bytes = checked_limit(op, max_sample_bytes)
 
@@ -104,18 +110,18 @@ def video(
 
     def open_video(i: int) -> tuple[Video, np.ndarray]:
         # Few videos leave threads for FFmpeg, which decodes one video with several.
-        opened = Video(encoded_files[i], bool(build_index), max(1, threads // len(encoded_files)), max_bytes)
+        opened = Video(encoded_files[i], bool(build_index), max(1, threads // len(encoded_files)), max_bytes, device)
         return opened, choose(i, opened)
 
     def decode(i: int) -> torch.Tensor:
         opened, wanted = videos.pop(i)  # freed after its last frame: FFmpeg keeps some frames of each video
         try:
-            return opened.frames(wanted, fill, parts[i])[0]
+            return opened.frames(wanted, fill, parts[i], allocated)[0]
         except EndsEarlyError as error:
             if error.count != opened.count:
                 raise
             wanted = choose(i, opened)  # again, with the actual number of frames
-            return opened.frames(wanted, fill, parts[i][: len(wanted) * opened.frame_bytes])[0]
+            return opened.frames(wanted, fill, parts[i][: len(wanted) * opened.frame_bytes], allocated)[0]
 
     def decode_timed(i: int) -> torch.Tensor:
         with work.running():
@@ -127,7 +133,8 @@ def video(
         videos = dict(enumerate(run(lambda i: with_name(i, lambda: open_video(i)), range(count))))
         sizes = [opened.frame_bytes * len(wanted) for opened, wanted in videos.values()]
         # One buffer for all videos, of which each gets its part: no copy joins them.
-        values = native.empty([sum(sizes)], torch.uint8, torch.device("cpu"))
+        values = native.empty([sum(sizes)], torch.uint8, device)
+        allocated = record_event(torch.cuda.current_stream(device)) if on_gpu else None
         parts = values.split(sizes)
         decoded: list[torch.Tensor] = list(run(lambda i: with_name(i, lambda: decode_timed(i)), range(count)))
     if sum(part.numel() for part in decoded) < len(values):  # some videos ended early
@@ -138,7 +145,7 @@ def video(
     else:
         out = ragged_batch(values, shapes, "FHWC")
     out.sources = files.sources
-    return launch((), also=(out,))
+    return out if on_gpu else launch((), also=(out,))  # type: ignore[return-value]
 
 
 def _check(op: str, frames: Any, start: Any, end: Any, length: Any, stride: Any) -> None:

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, BinaryIO, NamedTuple, TypeVar
+from urllib.parse import unquote
 
 from .._core.process.files import check_regular, open_regular, read_regular
 from ._body import Body, part_of, take_bytes
@@ -48,6 +49,21 @@ def is_url(path: str | bytes | os.PathLike[str]) -> bool:
     (True, True, False, False)
     """
     return _URL.match(os.fsdecode(path)) is not None
+
+
+def leaves_folder(path: str, folder: str) -> bool:
+    """Return whether a path, which a file of somebody else names as one below ``folder``, leads elsewhere: an absolute path, ``..`` or a URL.
+
+    Links below the folder are followed: the caches of Hugging Face and DVC consist of them.
+
+    >>> [leaves_folder(path, "/data") for path in ("a/b..jpg", "/etc/passwd", "a/../../b", "http://host/a")]
+    [False, True, True, True]
+    >>> leaves_folder("a::file:///etc/passwd", "s3://bucket"), leaves_folder("%2e%2e/a", "https://host/data")
+    (True, True)
+    """
+    # In a URL "::" chains another one, and servers decode "%2e".
+    chained = is_url(folder) and "::" in path
+    return is_url(path) or chained or "\0" in path or os.path.isabs(path) or ".." in unquote(path).split("/")
 
 
 def _import_fsspec(module: str, url: str) -> Any:
@@ -129,7 +145,7 @@ async def _run_in_time(action: Any, counts: Meter) -> Any:
         while not (await asyncio.wait({task}, timeout=min(counts.left(), counts.patience()) + 1e-3))[0]:
             counts.check()
             if not counts.patience():
-                raise TimeoutError("no data arrive")
+                raise TimeoutError("no data arrive (url_stall_seconds)")
         return task.result()
     finally:
         if not task.done():

@@ -138,6 +138,11 @@ def column_list(value: Any) -> list[Column]:
     return list(value) if isinstance(value, Sequence) else [value]
 
 
-def shown(value: Any) -> str:
+def as_hashable(value: Any) -> Any:
+    """Convert a list to a tuple, which a cache can hash."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def format_value(value: Any) -> str:
     """Format an argument's value for a message."""
     return str(value.tolist()) if isinstance(value, torch.Tensor) else repr(value)

@@ -57,6 +57,18 @@ def output_type(op: str, dtype: torch.dtype | None, output_dtype: Any) -> torch.
         raise type(error)(f"{op}: output_dtype: {error}") from None
 
 
+def permute_layout(op: str, layout: str, wanted: str | None) -> str:
+    """Return a layout with the axes of another one: with the channels before depth, height and width if None is wanted, unchanged if ``""`` is."""
+    if wanted is None:
+        rest = layout.replace("C", "")
+        return rest[: rest.startswith("F")] + "C" + rest[rest.startswith("F") :]
+    if not isinstance(wanted, str):
+        raise TypeError(f"{op}: output_layout must be a str, got {wanted!r}")
+    if sorted(wanted or layout) != sorted(layout):
+        raise RuntimeError(f'{op}: output_layout="{wanted}" is not a permutation of the input layout "{layout}"')
+    return wanted or layout
+
+
 def columns_of(values: Any) -> int:
     """Return the number of values per sample of an argument that is a tensor (rows, columns...)."""
     return values.numel() // max(1, values.shape[0])

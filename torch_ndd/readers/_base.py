@@ -28,6 +28,7 @@ from .._core.values.tensor import Tensor
 from .._core.work.bad_samples import ON_ERROR, BadSample, LeftOut, OnError, UnreadableSamples
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
+from ._keys import Keys
 from ._options import LoaderOptions as LoaderOptions
 from ._options import check_init_arguments, with_options
 from ._order import Blocks, Order, Position, shard_of_pass
@@ -174,6 +175,28 @@ class Reader(IterableDataset):
         :meta private:
         """
         raise NotImplementedError
+
+    def read_samples(self, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
+        """Read samples and wait for them; on the calling thread where one thread reads a batch. Raise UnreadableSamples like :meth:`finish`.
+
+        :meta private:
+        """
+        return self.finish(self.start(samples), samples)
+
+    def read_matching(self, column: str, keys: Keys, samples: np.ndarray) -> dict[str, Batch] | None:
+        """Return the outputs of samples without ``column``, if that has these keys; None where this is no faster than :meth:`read_samples`.
+
+        None also if a key differs, a sample is missing (negative) or cannot be read.
+
+        :meta private:
+        """
+        return None
+
+    def expect_random_order(self) -> None:
+        """Prepare for another reader that will take samples in random order.
+
+        :meta private:
+        """
 
     def list_labels(self) -> np.ndarray | None:
         """Return the label of each sample, (N,), if they are known without reading the samples.

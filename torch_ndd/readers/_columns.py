@@ -2,7 +2,7 @@
 """One column of all samples of a reader, such as labels or keys."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -52,45 +52,3 @@ def read_values(column: Any) -> np.ndarray:
             return values.reshape(-1)
         return np.array([np.asarray(sample).tobytes() for sample in column.tensors])
     return np.array([value.encode() if isinstance(value, str) else value for value in column])
-
-
-class Keys(NamedTuple):
-    """Keys of some samples, as bytes one after the other."""
-
-    data: np.ndarray  # uint8
-    begins: np.ndarray  # int64 (N + 1)
-    is_number: bool
-
-    def text(self, k: int) -> str:
-        """Return a key for messages."""
-        content = self.data[self.begins[k] : self.begins[k + 1]].tobytes()
-        return str(int.from_bytes(content, "little", signed=True)) if self.is_number else repr(content.decode(errors="backslashreplace"))
-
-    def compare(self, chosen: np.ndarray, others: "Keys") -> np.ndarray:
-        """Return whether each of the chosen keys equals its counterpart, bool."""
-        if np.array_equal(self.begins, others.begins) and np.array_equal(self.data, others.data):  # nearly always
-            return np.ones(len(chosen), bool)
-        return np.array([self.content(k) == others.content(n) for n, k in enumerate(chosen.tolist())])
-
-    def content(self, k: int) -> bytes:
-        """Return the bytes of a key."""
-        return self.data[self.begins[k] : self.begins[k + 1]].tobytes()
-
-
-def keys_of(op: str, what: str, column: Any) -> Keys:
-    """Return the keys in a column: whole numbers, texts or bytes. Raise ValueError for other values."""
-    if isinstance(column, Batch):
-        values = column.export_buffer().numpy()
-        # One-dimensional bytes are texts of different lengths, packed one after the other.
-        if column.ndim == 1 and values.dtype == np.uint8:
-            lengths = column.sample_shapes().numpy()[:, 0]
-            return Keys(values.reshape(-1), np.concatenate([[0], np.cumsum(lengths)]), False)
-        if column.ragged_shapes is None and values.size == len(values) and values.dtype.kind in "iu":
-            # Numbers become keys of 8 bytes each, so that the table handles one kind.
-            return Keys(np.ascontiguousarray(values, "<i8").reshape(-1).view(np.uint8), np.arange(len(values) + 1) * 8, True)
-        raise ValueError(f"{op}: {what}: keys must be whole numbers, texts or bytes, got {values.dtype} with {column.ndim} dimensions")
-    texts = [value.encode() if isinstance(value, str) else value for value in column]
-    if not all(isinstance(value, bytes) for value in texts):
-        raise ValueError(f"{op}: {what}: keys must be whole numbers, texts or bytes, got {type(column[0]).__name__}")
-    lengths = np.array([len(value) for value in texts], np.int64)
-    return Keys(np.frombuffer(b"".join(texts), np.uint8), np.concatenate([[0], np.cumsum(lengths)]), False)

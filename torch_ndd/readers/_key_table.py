@@ -2,18 +2,15 @@
 """A table from keys to samples, in 16 bytes per sample, whatever the keys are."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
-from ._columns import Keys
+from .._core import native
+from ._keys import Keys
+from ._ranges.ranges import address_of
 
 MAX_ATTEMPTS = 8  # to find hashes without a collision: with 10^7 keys one attempt in 400,000 fails
-# Odd constants with well-mixed bits: multiplication by them loses no information modulo 2^64.
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-_MIX = np.uint64(0xD6E8FEB86659FD93)
-_HALF = np.uint64(32)
-_WORD = np.arange(8)
-_MASKS = np.array([2 ** (8 * length) - 1 for length in range(9)], np.uint64)  # of the first bytes of a word
 
 
 class KeyTable:
@@ -28,6 +25,7 @@ class KeyTable:
 
     def __init__(self, read_keys: Callable[[], Iterator[Keys]], size: int, salt: int, compare: Callable[[int, int], None]) -> None:
         self.is_number = False
+        self._table: tuple[int, int, int] | None = None  # addresses of the hashes and samples, and their number
         # Two keys with one hash would be confused; another salt separates them, unless they are the same key, which `compare` reports.
         for attempt in range(MAX_ATTEMPTS):
             self._salt = (salt + attempt) % 2**64
@@ -48,26 +46,18 @@ class KeyTable:
 
     def find(self, keys: Keys) -> np.ndarray:
         """Return the sample that may have each key, int64; -1 where there is none."""
-        hashes = hash_keys(keys, self._salt)
-        # searchsorted returns the length for a hash behind all others; clip it, the comparison below then fails as it should.
-        at = np.minimum(np.searchsorted(self._hashes, hashes), len(self._hashes) - 1)
-        return np.where(self._hashes[at] == hashes, self._places[at], -1)
+        found = np.empty(len(keys.lengths), np.int64)
+        if self._table is None:
+            self._table = address_of(self._hashes), address_of(self._places), len(self._hashes)
+        native.find_keys(keys.data.data_ptr(), keys.lengths.data_ptr(), len(found), self._salt, *self._table, address_of(found))
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_table": None}
 
 
 def hash_keys(keys: Keys, salt: int) -> np.ndarray:
     """Return a 64-bit hash of each key."""
-    lengths, begins = np.diff(keys.begins), keys.begins[:-1]
-    # The last key may end inside a word, and a word of 8 bytes is read at every position.
-    data = np.concatenate([keys.data, np.zeros(8, np.uint8)])
-    state = lengths.astype(np.uint64) * _ODD + np.uint64(salt)
-    for done in range(0, int(lengths.max(initial=0)), 8):  # a word of every key that is so long
-        rows = np.flatnonzero(lengths > done)
-        # One word of each key: (rows, 8) bytes viewed as integers; bytes behind the end of a key are masked off.
-        words = data[(begins[rows] + done)[:, None] + _WORD].view("<u8")[:, 0] & _MASKS[np.minimum(lengths[rows] - done, 8)]
-        state[rows] = _scramble((state[rows] ^ words) * _ODD)
-    return _scramble(state)
-
-
-def _scramble(state: np.ndarray) -> np.ndarray:
-    state = (state ^ (state >> _HALF)) * _MIX
-    return state ^ (state >> _HALF)
+    hashes = np.empty(len(keys.lengths), np.uint64)
+    native.hash_keys(keys.data.data_ptr(), keys.lengths.data_ptr(), len(hashes), salt, address_of(hashes))
+    return hashes

@@ -12,9 +12,22 @@ from itertools import islice
 from typing import Any, TypedDict, get_args, is_typeddict
 
 import numpy as np
+import torch
 
+from .._core.context.device import DeviceLike, torch_device
 from .._core.work.bad_samples import OnError
 from ._summary import source_of
+
+
+def find_target(op: str, device: DeviceLike) -> torch.device:
+    """Return the device of a reader's outputs, the CPU or a GPU. Raise the errors of :func:`torch_device` with the name of the reader."""
+    try:
+        target = torch_device(device)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise type(error)(f"{op}: {error}") from None
+    if target.type not in ("cpu", "cuda"):
+        raise ValueError(f"{op}: Invalid device {device!r}: must be the CPU or a GPU")
+    return target
 
 
 class LoaderOptions(TypedDict, total=False):
@@ -68,7 +81,7 @@ class LoaderOptions(TypedDict, total=False):
 class DecodingOptions(LoaderOptions, total=False):
     """Options of the readers that decode what they read; see :class:`LoaderOptions` for the others.
 
-    - ``max_sample_bytes``: the largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+    - ``max_sample_bytes``: the largest sample to decode, to guard against small files that declare large data; by default the environment variable
       ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB. A larger one is an error of the sample, and of all samples that are read with it.
     """
 

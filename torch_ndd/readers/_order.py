@@ -171,7 +171,7 @@ class Order:
             return self._cut(passes, span.begin + offset, count)
         places = blocks.places(offset, count)
         inside = places < self._count_delivered(passes)
-        # A batch that begins behind the end stays empty even with padding: the pass is over.
+        # A batch that begins beyond the end stays empty even with padding: the pass is over.
         return self._pad_to_shard(passes, places if self.pad_last_batch and inside[0] else places[inside])
 
     def walk(self, position: Position, count: int, blocks: Blocks) -> tuple[np.ndarray, Position]:

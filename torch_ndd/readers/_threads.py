@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from .._core.process.fork_locks import new_lock
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch, empty_packed, new_batch
 from .._core.values.extents import find_lasting_extents
@@ -23,8 +24,8 @@ Array = np.ndarray | torch.Tensor
 READING_THREADS = 2 + len(os.sched_getaffinity(0))
 # A request to a server takes tens of milliseconds without any computation.
 _WAITING_THREADS = 32
-# A batch is one task, and the libraries decode without the GIL: a second thread hides the disk.
-_BATCH_THREADS = 2
+
+_process_lock = new_lock()
 
 
 class ThreadedReader(Reader):
@@ -35,6 +36,7 @@ class ThreadedReader(Reader):
     _executor: Workers | None = None
     # Id of the process that started the executor.
     _process = 0
+    _max_threads: int | None = None
     _remote = False
     """Whether samples come from URLs; known after :meth:`scan`."""
 
@@ -44,7 +46,8 @@ class ThreadedReader(Reader):
 
     def _pool(self) -> Workers:
         if self._executor is None or self._process != os.getpid():  # a forked child has no threads
-            self._executor, self._process = Workers(_WAITING_THREADS if self._remote else READING_THREADS, self._op, self), os.getpid()
+            threads = _WAITING_THREADS if self._remote else READING_THREADS
+            self._executor, self._process = Workers(min(threads, self._max_threads or threads), self._op, self), os.getpid()
         return self._executor
 
     def start(self, samples: np.ndarray) -> list[Future[Sequence[Array]]]:
@@ -79,32 +82,50 @@ class ThreadedReader(Reader):
 
 
 class BatchThreadsReader(Reader):
-    """Base class of readers that get a batch of named columns in one call of a Python library, on a thread. Its threads end when it is collected."""
+    """Base class of readers that may get a batch in one call of Python, on a thread. Its threads end when it is collected."""
 
+    _batch_threads: ClassVar[int] = 2
+    """A batch is one task, and the libraries decode without the GIL: a second thread hides the disk."""
     _executor: Workers | None = None
     _process = 0
 
-    def _read_batch(self, samples: np.ndarray) -> dict[str, Batch]:
-        """Return the columns of some samples, on a thread. Raise UnreadableSamples for bad ones."""
+    def _read_batch(self, samples: np.ndarray) -> Any:
+        """Return the outputs of some samples, on a thread: a dict of batches or a tuple. Raise UnreadableSamples for bad ones."""
         raise NotImplementedError
 
     def _forget_parent(self) -> None:
         """Forget what a forked child cannot use of its parent; called before the first batch of a process."""
         self._executor = None
 
-    def start(self, samples: np.ndarray) -> Future[dict[str, Batch]]:
-        if self._process != os.getpid():
-            self._forget_parent()
-            self._process = os.getpid()
-        if self._executor is None:
-            self._executor = Workers(_BATCH_THREADS, self._op, self)
-        return self._executor.submit(self._read_batch, samples)
+    def start(self, samples: np.ndarray) -> Future[Any]:
+        return self._submit(self._read_batch, samples)
 
-    def finish(self, request: Future[dict[str, Batch]], samples: np.ndarray) -> dict[str, Batch]:
+    def _submit(self, read: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        self._check_process()
+        if self._executor is None:
+            self._executor = Workers(self._batch_threads, self._op, self)
+        return self._executor.submit(read, *arguments)
+
+    def finish(self, request: Future[Any], samples: np.ndarray) -> Any:
         if self._process != os.getpid():
             request = self.start(samples)
-        outputs = request.result()
-        for batch in outputs.values():
+        return self._name_samples(request.result(), samples)
+
+    def read_samples(self, samples: np.ndarray) -> Any:
+        self._check_process()
+        return self._name_samples(self._read_batch(samples), samples)
+
+    def _check_process(self) -> None:
+        if self._process == os.getpid():
+            return
+        # The first batches of a process may be read by several threads: a second call would take the files of the first from under it.
+        with _process_lock:
+            if self._process != os.getpid():
+                self._forget_parent()
+                self._process = os.getpid()
+
+    def _name_samples(self, outputs: Any, samples: np.ndarray) -> Any:
+        for batch in outputs.values() if isinstance(outputs, dict) else outputs:
             batch.sources = Sources(self._source, samples)
         return outputs
 

@@ -18,8 +18,8 @@ from .._core.process.files import open_text
 from .._core.values.batch import Batch, new_batch
 from ..io._urls import list_names, read_all
 from ._base import LoaderOptions, Reader
-from ._ranges.file_lists import whole_files
-from ._ranges.ranges import Path, Ranges, Sources, as_paths, pack_paths
+from ._ranges.file_lists import FileArguments, whole_files
+from ._ranges.ranges import Path, Ranges, Sources, pack_paths
 
 ENDINGS = ("jpg", "jpeg", "png", "bmp", "tif", "tiff", "pnm", "ppm", "pgm", "pbm", "jp2", "webp", "flac", "ogg", "wav")
 FILE_FILTERS = tuple("*." + ending for ending in ENDINGS)
@@ -82,12 +82,9 @@ class File(Reader):
         **loader: Unpack[LoaderOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
-        self._root = None if file_root is None else os.fsencode(file_root)
-        self._list = None if file_list is None else os.fsencode(file_list)
-        self._given = None if files is None else pack_paths(as_paths(files))
-        # Paths that a loader checks before it starts; with a list the root may be unused, and given files are not checked one by one.
-        self._needs = {"file_list": self._list} if self._list is not None else {"file_root": self._root} if files is None else {}
-        self._given_labels = None if labels is None else np.asarray(labels)
+        self._files = FileArguments(file_root, file_list, files)
+        self._needs = self._files.needs
+        self._labels = None if labels is None else np.asarray(labels)
         self._filters = _patterns(file_filters)
         self._dir_filters = _patterns(dir_filters)
         self._case_sensitive = bool(case_sensitive_filter)
@@ -99,18 +96,19 @@ class File(Reader):
     def scan(self) -> int:
         if self._index is None:
             self._check()
-            if self._list is not None:
-                self._index = _index_of_list(self._op, self._list, self._root)
-            elif self._given is not None:
-                self._index = _Index(self._root, *self._given, self._checked_labels(len(self._given[1]) - 1))
+            root, paths = self._files.root, self._files.paths
+            if self._files.list is not None:
+                self._index = _index_of_list(self._op, self._files.list, root)
+            elif paths is not None:
+                self._index = _Index(root, *paths, self._checked_labels(len(paths[1]) - 1))
             else:
-                assert self._root is not None
+                assert root is not None
                 filters = self._filters or FILE_FILTERS
-                self._index = _index_of_folder(self._op, self._root, self._filter(filters), self._filter(self._dir_filters))
+                self._index = _index_of_folder(self._op, root, self._filter(filters), self._filter(self._dir_filters))
                 if not self._index.size:
                     folders = len(self._index.classes or ())
                     self._index = None
-                    raise RuntimeError(f"{self._op}: {self._nothing_found(self._root, folders, filters)}")
+                    raise RuntimeError(f"{self._op}: {self._nothing_found(root, folders, filters)}")
         return self._index.size
 
     def _nothing_found(self, root: bytes, folders: int, filters: Sequence[str]) -> str:
@@ -119,20 +117,15 @@ class File(Reader):
         return f'No files found in the subdirectories of "{os.fsdecode(root)}": {found}'
 
     def _check(self) -> None:
-        if self._root is None and self._given is None and self._list is None:
-            raise RuntimeError(f"{self._op}: file_root is required without files or file_list")
-        if self._given is not None and self._list is not None:
-            raise RuntimeError(f"{self._op}: give files or file_list, not both")
-        if self._given_labels is not None and self._given is None:
+        self._files.check(self._op)
+        if self._labels is not None and self._files.paths is None:
             raise RuntimeError(f"{self._op}: labels belong to files")
-        if self._given is not None and len(self._given[1]) == 1:
-            raise RuntimeError(f"{self._op}: files is an empty list")
         for argument, patterns in (("file_filters", self._filters), ("dir_filters", self._dir_filters)):
             if patterns is not None and not patterns:
                 raise RuntimeError(f"{self._op}: {argument} is an empty list")
 
     def _checked_labels(self, files: int) -> np.ndarray | None:
-        labels = self._given_labels
+        labels = self._labels
         if labels is None:
             return None
         if labels.ndim > 1:
@@ -266,7 +259,7 @@ def _index_of_folder(op: str, root: bytes, files: re.Pattern[bytes], folders: re
         for name in list_names(root, folders, True):
             found = [os.path.join(name, file) for file in list_names(os.path.join(root, name), files, False)]
             packed, ends = pack_paths(found)
-            # Without the leading 0: offsets of all folders are one table, each behind the paths so far.
+            # Without the leading 0: offsets of all folders are one table, each after the paths so far.
             offsets.append(ends[1:] + len(parts))
             parts += packed
             counts.append(len(found))

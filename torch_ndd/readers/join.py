@@ -16,14 +16,16 @@ from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, new_batch, ragged_batch
 from .._core.work.bad_samples import LeftOut, UnreadableSamples
 from ._base import LoaderOptions, Reader
-from ._columns import Keys, find_column, keys_of, read_column
+from ._columns import find_column, read_column
 from ._key_table import KeyTable
+from ._keys import Keys, keys_of
 from ._sources.inner import InnerSource
 from ._summary import brief
+from ._waits import Waits, describe_slowest
 
 Missing = Literal["raise", "skip", "empty"]
 
-_THREADS = 2  # each waits for a batch of the left reader, then for the right one's
+_THREADS = 2  # each waits for a batch of the left reader, then reads that of the right one
 
 
 class Join(Reader):
@@ -71,6 +73,7 @@ class Join(Reader):
         check_choice(self._op, "missing", missing, get_args(Missing), ValueError)
         self._brief, self._on, self._policy_of_missing = f"{brief(left)} and {brief(right)}, on={on!r}", on, missing
         self._left, self._right = (InnerSource(self._op, what, what, source) for what, source in (("left", left), ("right", right)))
+        self._right.reader.expect_random_order()
         self._needs = {f"{part.name}: {what}": path for part in (self._left, self._right) for what, path in part.reader._needs.items()}
         self._can_change = self._left.reader._can_change
         # Functions may draw random numbers, in the order of the batches; so they run where the batch is requested, not ahead of it.
@@ -79,6 +82,7 @@ class Join(Reader):
         self._template: Any = None  # outputs of right, for batches without any
         self._executor: Workers | None = None
         self._process = 0
+        self._waits = Waits(("left", "right"))
 
     @override
     def scan(self) -> int:
@@ -95,7 +99,7 @@ class Join(Reader):
     def _compare(self, first: int, second: int) -> None:
         """Raise RuntimeError if two samples of the right have the same key."""
         source, samples = self._right.narrow(self._on), np.array([first, second])
-        keys = keys_of(self._op, "right", find_column(self._op, "right", source.finish(source.start(samples), samples), self._on))
+        keys = keys_of(self._op, "right", find_column(self._op, "right", source.read(samples), self._on))
         if keys.content(0) == keys.content(1):
             paths = " and ".join(f"sample {sample} ({self._right.path(sample)})" for sample in (first, second))
             raise RuntimeError(f"{self._op}: right has the key {keys.text(0)} twice: {paths}")
@@ -128,14 +132,18 @@ class Join(Reader):
     def _read(self, request: Any, samples: np.ndarray) -> dict[str, Any]:
         """Read a batch of the left, then the samples of the right with its keys."""
         assert self._table is not None
-        left = self._left.finish(request, samples)
+        with self._waits.measure(0):
+            left = self._left.finish(request, samples)
         keys = keys_of(self._op, "left", find_column(self._op, "left", left, self._on))
         if keys.is_number != self._table.is_number:
             kinds = ["whole numbers" if number else "texts" for number in (keys.is_number, self._table.is_number)]
             raise ValueError(f"{self._op}: the keys {self._on!r} of left are {kinds[0]}, but those of right {kinds[1]}")
         places = self._table.find(keys)
-        right, found = self._read_right(keys, places)
-        if len(found) < len(samples):
+        with self._waits.measure(1):
+            right, found = self._right.read_matching(self._on, keys, places), None
+            if right is None:
+                right, found = self._read_right(keys, places)
+        if found is not None and len(found) < len(samples):
             absent = np.setdiff1d(np.arange(len(samples)), found).tolist()
             reasons = {k: f"right has no sample with the key {keys.text(k)}" for k in absent}
             if self._policy_of_missing == "skip":
@@ -153,7 +161,7 @@ class Join(Reader):
         chosen = np.flatnonzero(places >= 0)
         while len(chosen):
             try:
-                outputs = self._right.finish(self._right.start(places[chosen]), places[chosen])
+                outputs = self._right.read(places[chosen])
             except UnreadableSamples as bad:
                 reasons = {int(chosen[k]): f"right: {self._right.path(int(places[chosen[k]]))}: {reason}" for k, reason in bad.reasons.items()}
                 raise UnreadableSamples(reasons, {int(chosen[k]): cause for k, cause in bad.causes.items()}) from None
@@ -168,12 +176,12 @@ class Join(Reader):
         # No sample was found: read the first one of `right` only to learn the types of its outputs.
         if self._template is None:
             sample = np.zeros(1, np.int64)
-            self._template = self._right.finish(self._right.start(sample), sample)
+            self._template = self._right.read(sample)
         return {name: column for name, column in self._template.items() if name != self._on}, chosen
 
     @override
     def describe_bottleneck(self) -> tuple[str, str]:
-        return self._left.reader.describe_bottleneck()
+        return describe_slowest(("left", "right"), (self._left.reader, self._right.reader), self._waits.seconds)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_executor": None, "_process": 0}

@@ -2,7 +2,8 @@
 """Arrays from ``.npy`` files."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,22 +11,26 @@ import torch
 from typing_extensions import Unpack, override
 
 from .._core import native
-from .._core.context.device import DeviceLike, torch_device
+from .._core.context.device import DeviceLike
 from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, new_batch, ragged_batch
 from .._core.values.operand import unwrap
 from .._core.values.tensor import Tensor
+from .._core.work.bad_samples import UnreadableSamples
 from ..ops.geometry._crop_window import Policy
-from ._base import LoaderOptions, Reader
-from ._ranges.file_lists import files_below, listed_files, whole_files
-from ._ranges.ranges import NativeRequest, Path, Ranges, Sources, as_paths, pack_paths
+from . import _gds
+from ._base import LoaderOptions
+from ._options import find_target
+from ._ranges.file_lists import FileArguments
+from ._ranges.ranges import NativeRequest, Path, Ranges, Sources
 from ._ranges.remote import RemoteRanges, native_request
+from ._threads import BatchThreadsReader
 
 _POLICIES = native.numbers("numpy.Policy")
 _STARTS, _ENDS = ("roi_start", "rel_roi_start"), ("roi_end", "rel_roi_end", "roi_shape", "rel_roi_shape")
 
 
-class Numpy(Reader):
+class Numpy(BatchThreadsReader):
     """Read arrays, or a window of each, from ``.npy`` files: 1-tuples of arrays in C order and native byte order.
 
     The files are given by ``file_root`` (those in it and in its subdirectories that match ``file_filter``), ``files``, or the lines of ``file_list``.
@@ -37,7 +42,8 @@ class Numpy(Reader):
         max_batch_size: Default batch size of :meth:`next_epoch`.
         name: Ignored, like ``num_inputs``, ``register_buffers`` and ``use_o_direct``; accepted for compatibility with DALI.
         device: Where the arrays are delivered: ``"gpu"`` reads them like ``"cpu"`` and copies each batch to the current GPU (``"gpu:1"``: to that
-            GPU) on the stream of the context. Not in worker processes of a DataLoader, which must not use CUDA.
+            GPU) on the stream of the context. With GPUDirect Storage (cuFile and the kernel module nvidia-fs; see ``python -m torch_ndd``)
+            whole arrays of local files go from the disk to the GPU. Not in worker processes of a DataLoader, which must not use CUDA.
         cache_header_information: Parse the header of each file only once; the files must not change.
         file_filter: Pattern of file names in ``file_root``.
         file_list: Text file with one path per line, relative to ``file_root`` or to the text file's folder.
@@ -89,13 +95,11 @@ class Numpy(Reader):
         use_o_direct: bool | None = None,
         **loader: Unpack[LoaderOptions],
     ) -> None:
-        self._target = _target(device)
+        self._target = find_target("readers.Numpy", device)
         # The files are read on the CPU whatever the device is; `finish` moves the arrays to the target.
         super().__init__(max_batch_size, "cpu", loader)
-        self._root = None if file_root is None else os.fsencode(file_root)
-        self._list = None if file_list is None else os.fsencode(file_list)
-        self._given = None if files is None else pack_paths(as_paths(files))
-        self._needs = {"file_list": self._list} if self._list is not None else {"file_root": self._root} if files is None else {}
+        self._files = FileArguments(file_root, file_list, files)
+        self._needs = self._files.needs
         self._filter = "*.npy" if file_filter is None else file_filter
         self._fill = 0.0 if fill_value is None else float(fill_value)
         self._policy = "error" if out_of_bounds_policy is None else out_of_bounds_policy
@@ -133,24 +137,9 @@ class Numpy(Reader):
     @override
     def scan(self) -> int:
         if self._ranges is None:
-            self._check()
-            if self._list is not None:
-                self._ranges = listed_files(self._op, self._list, self._root)
-            elif self._given is not None:
-                self._ranges = whole_files(self._root, *self._given)
-            else:
-                assert self._root is not None
-                self._ranges = files_below(self._op, self._root, self._filter)
+            check_choice(self._op, "out_of_bounds_policy", self._policy, _POLICIES)
+            self._ranges = self._files.find(self._op, self._filter)
         return self._ranges.size
-
-    def _check(self) -> None:
-        if self._root is None and self._given is None and self._list is None:
-            raise RuntimeError(f"{self._op}: file_root is required without files or file_list")
-        if self._given is not None and self._list is not None:
-            raise RuntimeError(f"{self._op}: give files or file_list, not both")
-        if self._given is not None and len(self._given[1]) == 1:
-            raise RuntimeError(f"{self._op}: files is an empty list")
-        check_choice(self._op, "out_of_bounds_policy", self._policy, _POLICIES)
 
     def _source(self, sample: int) -> str:
         assert self._ranges is not None
@@ -162,6 +151,9 @@ class Numpy(Reader):
         roi = self._roi(len(samples))
         if isinstance(self._ranges, RemoteRanges):  # cached headers are keyed by path
             return native_request(lambda ranges, numbers: _NpyRequest(ranges, roi, None, numbers), self._ranges, samples)
+        if self._target.type != "cpu" and not roi.start.size and not roi.end.size and (library := _gds.find_library()) is not None:
+            headers = _NpyRequest(self._ranges, roi, self._headers, samples, only_headers=True)
+            return _DirectRequest(library, self._ranges, headers, samples, self._target, self._submit)
         return _NpyRequest(self._ranges, roi, self._headers, samples)
 
     def _roi(self, samples: int) -> "_Roi":
@@ -181,23 +173,19 @@ class Numpy(Reader):
         return _Roi(first, last, np.array(flags, np.int64), self._axes, _POLICIES[self._policy], self._fill)
 
     @override
+    def read_samples(self, samples: np.ndarray) -> tuple[Batch]:
+        return self.finish(self.start(samples), samples)
+
+    @override
     def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch]:
         assert self._ranges is not None
         arrays = request.finish()
+        if arrays is None:  # a file system or an order of elements that only the ordinary way reads
+            arrays = _NpyRequest(self._ranges, self._roi(len(samples)), self._headers, samples).finish()
         if self._target.type != "cpu":
             arrays = arrays.to_device(self._target)
         arrays.sources = Sources(self._ranges.path, samples)
         return (arrays,)
-
-
-def _target(device: DeviceLike) -> torch.device:
-    try:
-        target = torch_device(device)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise type(error)(f"readers.Numpy: {error}") from None
-    if target.type not in ("cpu", "cuda"):
-        raise ValueError(f"readers.Numpy: Invalid device {device!r}: must be the CPU or a GPU")
-    return target
 
 
 class _Roi(NamedTuple):
@@ -226,8 +214,8 @@ class _Headers:
 class _NpyRequest(NativeRequest):
     """A request for arrays."""
 
-    def __init__(self, ranges: Ranges, roi: _Roi, headers: _Headers | None, samples: np.ndarray) -> None:
-        self._ranges, self._roi, self._headers = ranges, roi, headers
+    def __init__(self, ranges: Ranges, roi: _Roi, headers: _Headers | None, samples: np.ndarray, only_headers: bool = False) -> None:
+        self._ranges, self._roi, self._headers, self._only_headers = ranges, roi, headers, only_headers
         # Kept as an attribute: native code reads the array until the request has ended.
         self._numbers = samples.astype(np.int32)
         super().__init__(len(samples))
@@ -238,20 +226,90 @@ class _NpyRequest(NativeRequest):
         limits = [word for limit in (roi.start, roi.end) for word in (limit.ctypes.data, *limit.shape)]
         paths = ranges.root, ranges.paths, ranges.path_offsets.ctypes.data, self._numbers.ctypes.data, len(self._numbers)
         headers = None if self._headers is None else self._headers.handle
-        return native.npy_start(headers, *paths, *limits, roi.flags.ctypes.data, roi.axes.ctypes.data, len(roi.axes), roi.policy, roi.fill)
+        window = roi.flags.ctypes.data, roi.axes.ctypes.data, len(roi.axes), roi.policy, roi.fill
+        return native.npy_start(headers, *paths, *limits, *window, self._only_headers)
 
     def finish(self) -> Batch:
         """Wait and return the arrays. Raise UnreadableSamples for samples that could not be read."""
+        dtype, shapes = self.wait_for_shapes()
+        return _as_batch(torch.ops.ndd.npy_bytes(self._handle), dtype, shapes)
+
+    def wait_for_shapes(self) -> tuple[torch.dtype, np.ndarray]:
+        """Wait and return the dtype and the shapes of the arrays, (samples, dimensions). Raise UnreadableSamples for those that could not be read."""
         self.wait()
         kind = np.empty(1, np.int64)
         # Called twice: without a buffer it returns the number of dimensions, by which the buffer is allocated.
         ndim = native.npy_shapes(self._handle, kind.ctypes.data, None)
         shapes = np.empty((self.samples, ndim), np.int64)
         native.npy_shapes(self._handle, kind.ctypes.data, shapes.ctypes.data)
-        values = torch.ops.ndd.npy_bytes(self._handle).view(native.DTYPES[int(kind[0])])
-        if (shapes == shapes[0]).all():
-            return new_batch(values.view(self.samples, *shapes[0].tolist()))
-        return ragged_batch(values, shapes)
+        return native.DTYPES[int(kind[0])], shapes
+
+    def positions(self) -> np.ndarray:
+        """Return where the elements of each array begin in its file, after waiting; -1 for elements in another order than a batch has them."""
+        positions = np.empty(self.samples, np.int64)
+        native.npy_positions(self._handle, positions.ctypes.data)
+        return positions
+
+
+class _DirectRequest:
+    """A request for whole arrays that are read to a GPU without passing through host memory, on a thread."""
+
+    def __init__(
+        self,
+        library: Any,
+        ranges: Ranges,
+        headers: _NpyRequest,
+        samples: np.ndarray,
+        device: torch.device,
+        submit: Callable[[Callable[[], Batch | None]], "Future[Batch | None]"],
+    ) -> None:
+        self._library, self._ranges, self._headers, self._device = library, ranges, headers, device
+        self._samples, self._process = samples.tolist(), os.getpid()
+        self._arrays = submit(self._read)
+
+    def _read(self) -> Batch | None:
+        with torch.cuda.device(self._device):  # cuFile reads into the memory of the thread's current GPU
+            return self._read_to_gpu()
+
+    def _read_to_gpu(self) -> Batch | None:
+        dtype, shapes = self._headers.wait_for_shapes()
+        positions = self._headers.positions()
+        if (positions < 0).any():
+            return None
+        sizes = shapes.prod(axis=1) * dtype.itemsize
+        buffer = _gds.new_buffer(int(sizes.sum()), self._device)
+        reasons, address = {}, buffer.data_ptr()
+        for k, (sample, position, size) in enumerate(zip(self._samples, positions.tolist(), sizes.tolist(), strict=True)):
+            try:
+                with _gds.DirectFile(self._library, self._ranges.path(sample)) as file:
+                    file.read(address, size, position)
+            except _gds.NotDirectError as error:
+                _gds.warn_of_ordinary_reads(str(error))
+                return None
+            except OSError as error:
+                reasons[k] = str(error)
+            address += size
+        if reasons:
+            raise UnreadableSamples(reasons)
+        return _as_batch(buffer, dtype, shapes)
+
+    def finish(self) -> Batch | None:
+        """Wait and return the arrays, or None if they cannot be read this way. Raise UnreadableSamples for samples that could not be read."""
+        if self._process != os.getpid():  # a forked child has no threads
+            return None
+        arrays = self._arrays.result()
+        if arrays is not None and arrays.buffer.device.type == "cuda":
+            # The memory belongs to the stream on which it was allocated.
+            arrays.buffer.record_stream(torch.cuda.current_stream(self._device))
+        return arrays
+
+
+def _as_batch(values: torch.Tensor, dtype: torch.dtype, shapes: np.ndarray) -> Batch:
+    """Return the bytes of arrays, which lie one after the other, as a batch."""
+    values = values.view(dtype)
+    if (shapes == shapes[0]).all():
+        return new_batch(values.view(len(shapes), *shapes[0].tolist()))
+    return ragged_batch(values, shapes)
 
 
 def _values(op: str, name: str, value: Any) -> np.ndarray:

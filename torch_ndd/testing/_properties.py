@@ -151,8 +151,8 @@ def repeated_calls_read_their_inputs(case: Case, ragged: bool, device: str = "cp
             assert_equal(call(batches), expected)
 
 
-def opcheck(case: Case, ragged: bool) -> None:
-    """Check the kernel's schema and fake implementation with ``torch.library.opcheck``."""
+def opcheck(case: Case, ragged: bool, tests: Sequence[str] = ("test_schema", "test_faketensor")) -> None:
+    """Check the kernel's schema and fake implementation, or whatever ``tests`` name, with ``torch.library.opcheck``."""
     calls: list[tuple[Any, ...]] = []
     kernel = case.definition.kernel
     if kernel is None:
@@ -160,10 +160,10 @@ def opcheck(case: Case, ragged: bool) -> None:
     with patch.object(case.definition, "kernel", lambda *args: (calls.append(args), kernel(*args))[1]), EvalMode.sync_cpu:
         FunctionRecorder().run(case.run, ragged)  # no plan, which would not call the kernel
     for args in calls:
-        torch.library.opcheck(kernel, args, test_utils=("test_schema", "test_faketensor"))
+        torch.library.opcheck(kernel, args, test_utils=tuple(tests))
 
 
-def compiled(function: Callable[..., Any], backend: str) -> Callable[..., Any]:
+def compile_graph(function: Callable[..., Any], backend: str) -> Callable[..., Any]:
     """Return a function compiled as one graph."""
     torch._dynamo.reset()
     return torch.compile(function, fullgraph=True, backend=backend)
@@ -190,7 +190,7 @@ def assert_compiles(rows: Sequence[tuple[Case, bool]], backend: str, device: str
             begin += count
         return results
 
-    for (case, ragged), result in zip(rows, compiled(all_calls, backend)(*arguments), strict=True):
+    for (case, ragged), result in zip(rows, compile_graph(all_calls, backend)(*arguments), strict=True):
         if case.random:
             continue
         for ours, theirs in zip(values(as_tuple(result)), values(case.run(ragged, device)), strict=True):
@@ -322,7 +322,7 @@ def check_operator(case: Case, device: str = "cpu") -> None:
         threads_and_modes_do_not_matter(case, ragged)
         if not case.random:
             repeated_calls_read_their_inputs(case, ragged)
-        opcheck(case, ragged)
+        opcheck(case, ragged, ("test_schema", "test_faketensor", "test_aot_dispatch_dynamic"))
         if not case.uncompiled:
             assert_compiles([(case, ragged)], "aot_eager", device)
     for property in (unknown_argument, wrong_number_of_inputs, wrong_batch_size, wrong_layout, wrong_type_of_an_argument, wrong_device, wrong_input):

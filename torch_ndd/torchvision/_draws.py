@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from .._core.context.rng import compiled_draw
+from .._core.context.rng import RNG, compiled_draw
 from ..random import get_default_rng
 
 Column: TypeAlias = "int | float | torch.Tensor"  # one number for all samples, or float64 or int64 (N,)
@@ -23,9 +23,15 @@ class Draws:
     A draw for a single sample is a tensor of one element, so that the same arithmetic serves both; :meth:`result` converts it to a number.
     """
 
-    def __init__(self, batch_size: int | None) -> None:
+    def __init__(self, batch_size: int | None, rng: RNG | None = None) -> None:
         self.batch_size = batch_size
         self.count = 1 if batch_size is None else batch_size
+        self.rng = rng
+        """The generator, by default this thread's."""
+
+    def for_samples(self, count: int) -> "Draws":
+        """Return draws from the same generator for another number of samples."""
+        return Draws(count, self.rng)
 
     def result(self, column: Any, kind: type = float) -> Any:
         """Return the column for a batch; a Python number for a single sample."""
@@ -41,7 +47,7 @@ class Draws:
         total = math.prod(shape)
         # 32 random bits per number, which is more than torch.rand has in float32.
         # In a graph the draw is an operator that runs each time; get_default_rng() would be called once, while tracing.
-        words = compiled_draw(None, total) if torch.compiler.is_compiling() else get_default_rng().draw(total)
+        words = compiled_draw(None, total) if torch.compiler.is_compiling() else (self.rng or get_default_rng()).draw(total)
         return words.to(torch.float64).mul(2.0**-32).reshape(shape)
 
     def uniform(self, low: Column, high: Column) -> torch.Tensor:

@@ -164,7 +164,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
 
     @classmethod
     def _of(cls, theirs: Any) -> "ImageFolder":
-        """Return torchvision's data set as one of ours."""
+        """Convert torchvision's data set to this one."""
         dataset = cls.__new__(cls)
         # Their files are listed already, so that the folder is not read again.
         dataset.__dict__.update(theirs.__dict__, loader=default_loader, _whole=theirs)
@@ -204,7 +204,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         else:
             reader = readers.File(files=paths, labels=np.asarray(targets, np.int32), scalar_labels=True, **with_order(arguments, options))
             reader._names = self.classes
-        return reader, _TransformFiles(self._origin, unknown)
+        return reader, _TransformFiles(self._origin, "transform", unknown)
 
 
 def _decode_as_stored(files: Batch) -> Batch:
@@ -226,22 +226,26 @@ class _Paths:
         return Path(path), target
 
 
-class _TransformFiles:
-    """Run the current transforms of a data set on batches of files."""
+class _CurrentTransform:
+    """The transform that an attribute of a data set holds at each call, translated."""
 
-    def __init__(self, dataset: Any, unknown: Unknown) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: Any, attribute: str, unknown: Unknown) -> None:
+        self._dataset, self._attribute = dataset, attribute
         self._unknown: Unknown = unknown
         self._translated: tuple[Any, Callable[..., Any] | None] = None, None
         self._transform()  # raises early for a transform that cannot be translated
 
     def _transform(self) -> Callable[..., Any] | None:
-        transform = self._dataset.transform
+        transform = getattr(self._dataset, self._attribute)
         if transform is not self._translated[0]:  # assigned after the loader was made
             from ._translation.from_torchvision import from_torchvision  # needs torchvision
 
             self._translated = transform, None if transform is None else from_torchvision(transform, self._unknown)
         return self._translated[1]
+
+
+class _TransformFiles(_CurrentTransform):
+    """Run the current transform of a data set on batches of files."""
 
     def __call__(self, files: Batch, labels: Batch) -> tuple[Any, Any]:
         transform, target_transform = self._transform(), self._dataset.target_transform
@@ -327,7 +331,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
             reader: readers.Reader = self._new_reader(with_order(arguments, options))
         else:
             reader = Selected([part._new_reader() for part in self._parts], self._which, self._numbers, with_order(arguments, options))
-        return reader, _TransformDetections(self._origin, unknown)
+        return reader, _TransformDetections(self._origin, "transforms", unknown)
 
     def select_samples(self, indices: np.ndarray) -> "CocoDetection":
         """Return a data set of some of the images."""
@@ -354,22 +358,8 @@ def _boxes(tv_tensors: Any, boxes: Any, canvas_size: Any) -> Any:
     return tv_tensors.BoundingBoxes(boxes, format="XYXY", canvas_size=canvas_size)
 
 
-class _TransformDetections:
+class _TransformDetections(_CurrentTransform):
     """Convert the outputs of the COCO reader to images and a dict, and run the current transforms of a data set."""
-
-    def __init__(self, dataset: Any, unknown: Unknown) -> None:
-        self._dataset = dataset
-        self._unknown: Unknown = unknown
-        self._translated: tuple[Any, Callable[..., Any] | None] = None, None
-        self._transforms()  # raises early for a transform that cannot be translated
-
-    def _transforms(self) -> Callable[..., Any] | None:
-        transforms = self._dataset.transforms
-        if transforms is not self._translated[0]:  # assigned after the loader was made
-            from ._translation.from_torchvision import from_torchvision  # needs torchvision
-
-            self._translated = transforms, None if transforms is None else from_torchvision(transforms, self._unknown)
-        return self._translated[1]
 
     def __call__(self, files: Batch, boxes: Batch, labels: Batch, *others: Batch) -> tuple[Any, dict[str, Any]]:
         from . import tv_tensors  # needs torchvision
@@ -380,5 +370,5 @@ class _TransformDetections:
         if masks:
             target["masks"] = tv_tensors.Mask(masks[0])
         target["labels"] = cast(labels, dtype=torch.int64)
-        transforms = self._transforms()
+        transforms = self._transform()
         return (images, target) if transforms is None else transforms(images, target)

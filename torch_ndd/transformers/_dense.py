@@ -7,8 +7,10 @@ import torch
 
 from .._core.values.batch import Batch
 from .._core.values.tensor import Tensor
+from ..ops._columns import first_failure
 from ..ops.generic.convert import cast
 from ..ops.geometry.sizes import fit
+from ..ops.shape.join import cat
 from . import _images
 from ._translation import Translation
 
@@ -17,8 +19,18 @@ class Plain(Translation):
     """Resize, crop, rescale and normalize, by the settings that all processors share."""
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
-        prepared = self.normalize(self.crop(self.resize(images, self.target(images))))
+        prepared = self.prepare(images)
         return {"pixel_values": self.pad(prepared) if self.settings.pads else self.stack(prepared)}
+
+    def prepare(self, images: Batch, layout: str = "CHW") -> Batch:
+        """Return images resized, cropped and normalized."""
+        size = self.target(images)
+        return self.normalize(self.crop(self.resize(images, size)), layout) if self.crops else self.resize_and_normalize(images, size, layout)
+
+    @property
+    def crops(self) -> bool:
+        """Whether images are cropped after the resize."""
+        return self.settings.crops
 
     def pad(self, images: Batch) -> Tensor:
         """Return images padded to ``pad_size``, or to the largest."""
@@ -45,19 +57,13 @@ class Plain(Translation):
     def crop(self, images: Batch) -> Batch:
         return _images.crop_center(images, *self.settings.pair("crop_size"), self.settings) if self.settings.crops else images
 
-    def stack(self, images: Batch) -> Any:
-        """Return one tensor, or the list of images where their sizes differ and transformers does not stack them."""
-        if images.ragged_shapes is None or not images.batch_size:
-            return images.stack()
-        return list(images.tensors)
-
     def describe(self) -> list[str]:
         settings = self.settings
         steps = []
         if settings.resizes:
             self.target_of(torch.tensor([[64, 64]]))  # raises for a size that is not translated
             steps.append(f"resize to {settings.size} ({self.describe_filter()})")
-        if settings.crops:
+        if settings.crops and self.crops:
             steps.append("crop the center, {} x {}".format(*settings.pair("crop_size")))
         return steps
 
@@ -74,12 +80,25 @@ class RescaledFirst(Plain):
     def resize(self, images: Batch, size: Any) -> Batch:
         if self.dtype is torch.uint8:
             raise self.settings.make_error("dtype", self.dtype, "its images are resized as floats")
-        values = cast(images, dtype=torch.float32)
-        return super().resize(values * self.settings.factor if self.settings.rescales else values, size)
+        return super().resize(cast(images, dtype=torch.float32) * self.settings.factor if self.settings.rescales else images, size)
 
     def normalize(self, images: Batch, layout: str = "CHW") -> Batch:
+        if not self.settings.rescales:
+            return super().normalize(images, layout)
+        channels = (images.layout or "HWC").index("C")
+        if self.settings.normalizes and images.shared_extent(channels) == 1:
+            # torchvision's normalize broadcasts a gray image to the channels of the mean.
+            images = cat(*[images] * len(self.settings.mean), axis=channels)
         mean, std = (self.settings.mean, self.settings.std) if self.settings.normalizes else ([0.0], [1.0])
         return _images.crop_mirror_normalize(images, mean=mean, std=std, dtype=self.dtype or torch.float32, output_layout=layout)
+
+    def resize_and_normalize(self, images: Batch, size: Any, layout: str = "CHW") -> Batch:
+        return self.normalize(self.resize(images, size), layout)
+
+    def describe(self) -> list[str]:
+        if self.settings.normalizes and not self.settings.rescales:
+            raise self.settings.make_error("do_rescale", False, "transformers normalizes floats only")
+        return super().describe()
 
 
 class ConvNext(Plain):
@@ -92,6 +111,10 @@ class ConvNext(Plain):
         # int() as in transformers, which does not round here.
         return fit(extents, shortest=int(side / float(self.settings.get("crop_pct", 224 / 256))))
 
+    @property
+    def crops(self) -> bool:
+        return self.settings.crops or (self.settings.resizes and self.settings.size["shortest_edge"] < 384)
+
     def crop(self, images: Batch) -> Batch:
         side = self.settings.size["shortest_edge"]
         if self.settings.resizes and side < 384:
@@ -103,7 +126,7 @@ class Detr(Plain):
     """DETR: padded images and the mask of their pixels."""
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
-        prepared = self.normalize(self.resize(images, self.target(images)))
+        prepared = self.resize_and_normalize(images, self.target(images))
         if not self.settings.pads:
             return {"pixel_values": self.stack(prepared)}
         values = self.pad(prepared)
@@ -129,10 +152,26 @@ class Sam(Plain):
 class Dpt(Plain):
     """DPT and Depth-Anything: both sides become multiples; the scale is the one of the two that is nearer to 1."""
 
+    def pad(self, images: Batch) -> Any:
+        """Return images in the center of sizes that are multiples of ``size_divisor``."""
+        divisor = self.settings.get("size_divisor", None)
+        return self.stack(images if divisor is None else _images.pad_around(images, int(divisor)))
+
+    @property
+    def crops(self) -> bool:
+        # The Pillow backend of this class ignores do_center_crop.
+        return self.settings.crops and not self.settings.uses_pillow
+
+    def describe(self) -> list[str]:
+        settings = self.settings
+        divisor = settings.get("size_divisor", None)
+        # Without a divisor the Pillow backend does not pad, and torchvision's raises.
+        if settings.pads and (not settings.uses_pillow if divisor is None else divisor < 1):
+            raise settings.make_error("size_divisor", divisor, "do_pad=True needs a positive number")
+        return super().describe()
+
     def target_of(self, extents: torch.Tensor) -> Any:
         settings = self.settings
-        if settings.pads:
-            raise settings.make_error("do_pad", True)
         multiple = int(settings.get("ensure_multiple_of", 1))
         target = torch.tensor(settings.pair("size"), dtype=torch.float64)
         scales = target / extents
@@ -140,6 +179,10 @@ class Dpt(Plain):
             nearer_width = (1 - scales[:, 1]).abs() < (1 - scales[:, 0]).abs()
             scales = torch.where(nearer_width, scales[:, 1], scales[:, 0])[:, None].expand(-1, 2)
         sides = (scales * extents / multiple).round() * multiple
+        fits = (sides >= 1).all(1)
+        if not fits.all():
+            sample = first_failure(fits)
+            raise ValueError(f"from_processor: {settings.name}: sample {sample} of {extents[sample].tolist()} pixels would be resized to nothing")
         return _images.as_sizes(sides.to(torch.int64))
 
 
@@ -152,7 +195,7 @@ class Pixtral(Plain):
         prepared = self.normalize(self.crop(resized))
         if self.packed:
             return {"pixel_values": prepared, "image_sizes": sizes}
-        values = _images.join_padded(prepared) if self.settings.pads else list(prepared.tensors)
+        values = _images.join_padded(prepared) if self.settings.pads else self.stack(prepared)
         return {"pixel_values": values, "image_sizes": sizes}
 
     def target_of(self, extents: torch.Tensor) -> Any:

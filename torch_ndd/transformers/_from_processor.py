@@ -31,8 +31,11 @@ TRANSLATIONS: dict[str, type[Translation]] = {
     "SmolVLMImageProcessor": _tiles.Idefics3,
 }
 VIDEOS: dict[str, type[_videos.Video]] = {
+    "InternVLVideoProcessor": _videos.InternVLVideo,
     "Qwen2VLVideoProcessor": _videos.QwenVideo,
     "Qwen3VLVideoProcessor": _videos.Qwen3Video,
+    "SmolVLMVideoProcessor": _videos.SmolVlmVideo,
+    "VideoMAEImageProcessor": _videos.VideoMae,  # what AutoImageProcessor loads for VideoMAE: it takes lists of frames
     "VideoMAEVideoProcessor": _videos.VideoMae,
 }
 SOUNDS: dict[str, type[_sounds.Sound]] = {"SeamlessM4TFeatureExtractor": _sounds.SeamlessM4T, "WhisperFeatureExtractor": _sounds.Whisper}
@@ -87,15 +90,14 @@ def from_processor(
     parts = {name: getattr(processor, attribute) for attribute, name in PARTS.items() if getattr(processor, attribute, None) is not None}
     options: dict[str, Any] = {"device": device, "dtype": dtype, "packed": packed}
     if parts:
-        every = {**options, "check": check, "repeat_temporal": repeat_temporal}
-        return Parts(type(processor).__name__, {name: from_processor(part, **every) for name, part in parts.items()})
+        return Parts(type(processor).__name__, translate_parts(parts, {**options, "check": check, "repeat_temporal": repeat_temporal}))
     name = base_name(type(processor))
     if name in SOUNDS:
         sound = SOUNDS[name](processor)
         if check:
             check_sounds(processor, sound)
         return sound
-    if is_video_processor(processor):
+    if takes_videos(processor):
         video = find_translation(processor, VIDEOS, _videos.PlainVideo, VIDEO_BACKENDS)
         if check:
             # Checked without the options: device, dtype and packing change outputs that the processor has not.
@@ -107,6 +109,19 @@ def from_processor(
     return kind(processor, **options, **({"repeat_temporal": repeat_temporal} if kind is _tokens.QwenVL else {}))
 
 
+def translate_parts(parts: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return the translations of the parts of a whole processor."""
+    translated = {}
+    for name, part in parts.items():
+        try:
+            translated[name] = from_processor(part, **options)
+        except TypeError as error:
+            if len(parts) == 1:
+                raise
+            raise TypeError(f"{error}; the other parts can be translated alone, such as from_processor(processor.image_processor)") from error
+    return translated
+
+
 class Parts:
     """The translated parts of a whole processor: call it with ``images``, ``videos`` or ``sounds``; the outputs are in one dict."""
 
@@ -114,13 +129,25 @@ class Parts:
         self.name, self.parts = name, parts
         self.steps = [f"{part}: {step}" for part, translation in parts.items() for step in translation.steps]
 
-    def __call__(self, **inputs: Any) -> dict[str, Any]:
-        """Return the outputs of the parts whose inputs are given."""
+    def __call__(self, *, counts: Any = None, return_row_col_info: bool | None = None, **inputs: Any) -> dict[str, Any]:
+        """Return the outputs of the parts whose inputs are given.
+
+        Args:
+            counts, return_row_col_info: as of the image processor.
+            inputs: ``images``, ``videos`` and ``sounds``.
+        """
+        of_images = {key: value for key, value in (("counts", counts), ("return_row_col_info", return_row_col_info)) if value is not None}
+        if of_images and "images" not in inputs:
+            raise TypeError(f"from_processor: {' and '.join(of_images)} given without images")
         outputs: dict[str, Any] = {}
         for name, value in inputs.items():
             if name not in self.parts:
                 raise TypeError(f"from_processor: {self.name} takes {', '.join(self.parts)}, not {name}")
-            outputs.update(self.parts[name](value))
+            for key, output in self.parts[name](value, **(of_images if name == "images" else {})).items():
+                # SmolVLM's images and videos have the same names.
+                if key in outputs:
+                    raise ValueError(f"from_processor: {self.name} returns {key} for {name} and for another part; call it for each part alone")
+                outputs[key] = output
         return outputs
 
     def __getattr__(self, name: str) -> Any:
@@ -141,8 +168,8 @@ def base_name(kind: type) -> str:
     return name
 
 
-def is_video_processor(processor: Any) -> bool:
-    return any(base.__name__ in VIDEO_BACKENDS for base in type(processor).__mro__)
+def takes_videos(processor: Any) -> bool:
+    return any(base.__name__ in VIDEO_BACKENDS or base_name(base) in VIDEOS for base in type(processor).__mro__)
 
 
 def find_translation(processor: Any, known: Mapping[str, Any], plain: Any, backends: set[str]) -> Any:

@@ -13,10 +13,11 @@ from .._core.values.tensor import Tensor, new_tensor
 from ..decoders.image import image as decode_image
 from ..decoders.peek import peek_image_shape
 from ..ops._arguments import as_samples
+from ..ops._columns import first_failure
 from ..ops.generic.convert import cast
 from ..ops.geometry import slice as slices
 from ..ops.geometry.crop import crop_mirror_normalize
-from ..ops.geometry.resize import resize
+from ..ops.geometry.resize import resize, resize_crop_mirror
 from ..ops.geometry.sizes import image_axes
 from ..ops.math.functions import floor
 from ..ops.shape.join import cat
@@ -28,24 +29,52 @@ OP = "from_processor"
 def decode(images: Any, settings: Settings, device: DeviceLike | None) -> Batch:
     """Return images as a batch ``HWC`` or ``CHW``, decoded if they are files, with the channels that the processor sees."""
     samples, _ = as_samples(images)
+    pillow = settings.uses_pillow
     if samples.ndim == 1 and samples.dtype is torch.uint8:
         # From the headers: an image without alpha is converted by its decoder, which is faster.
         channels = peek_image_shape(samples, image_type=types.ANY_DATA).torch()[:, 2]
         has_alpha = bool(((channels == 2) | (channels == 4)).any())
         kind = types.RGB if settings.converts_to_rgb and not has_alpha else types.ANY_DATA
-        samples = decode_image(samples, output_type=kind, device=device)
+        samples, pillow = decode_image(samples, output_type=kind, device=device), True
     if samples.layout not in (None, "HWC", "CHW") or samples.ndim != 3:
         raise ValueError(f'{OP}: needs encoded files, or images HWC or CHW, got the layout "{samples.layout}" and shape {samples.shape!r:.200}')
-    return convert_to_rgb(samples) if settings.converts_to_rgb else samples
+    require_pixels(samples, settings)
+    if settings.converts_to_rgb:
+        return convert_to_rgb(samples, pillow)
+    if settings.uses_pillow and settings.resizes:
+        _refuse_alpha(samples, settings)
+    return samples
 
 
-def convert_to_rgb(images: Batch) -> Batch:
-    """Repeat gray as three channels, and blend images with alpha onto white in float32: ``c * a + 1 - a`` of values from 0 to 1."""
+def require_pixels(samples: Batch, settings: Settings) -> None:
+    """Raise ValueError for an image or a video without pixels: some rules of sizes would divide by zero, others would return it."""
+    has_pixels = (samples.sample_shapes() > 0).all(1)
+    if not has_pixels.all():
+        sample = first_failure(has_pixels)
+        raise ValueError(f"{OP}: {settings.name}: sample {sample} of shape {tuple(samples.sample_shapes()[sample].tolist())} has no pixels")
+
+
+def _refuse_alpha(images: Batch, settings: Settings) -> None:
+    """Raise ValueError for images with alpha, by which Pillow multiplies the colors before it resizes, and divides them afterwards."""
+    counts = images.sample_shapes()[:, (images.layout or "HWC").index("C")].tolist()
+    numbers = [k for k, count in enumerate(counts) if count in (2, 4)]
+    if numbers:
+        raise ValueError(
+            f"{OP}: {settings.name} multiplies colors by alpha before it resizes, which is not supported: sample {numbers[0]} has "
+            f"{counts[numbers[0]]} channels; convert it to RGB"
+        )
+
+
+def convert_to_rgb(images: Batch, pillow: bool) -> Batch:
+    """Repeat gray as three channels, and blend images with alpha onto white, ``c * a + 1 - a`` of values from 0 to 1.
+
+    Pillow rounds bytes to the nearest level; torchvision's conversion in float32 is a level away from it.
+    """
     axis = (images.layout or "HWC").index("C")
     counts = images.sample_shapes()[:, axis].tolist()
     # Each number of channels has its own rule.
     if len(set(counts)) > 1:
-        return as_batch([convert_to_rgb(images.select([k])).tensors[0] for k in range(len(counts))])
+        return as_batch([convert_to_rgb(images.select([k]), pillow).tensors[0] for k in range(len(counts))])
     if not counts or counts[0] == 3:
         return images
     if counts[0] == 1:
@@ -56,24 +85,69 @@ def convert_to_rgb(images: Batch) -> Batch:
     colors, alpha = (images.slice[:, :, :last], images.slice[:, :, last:]) if axis == 2 else (images.slice[:last], images.slice[last:])
     if last == 1:
         colors = cat(colors, colors, colors, axis=axis)
-    scale = 255.0 if images.dtype is torch.uint8 else 1.0
-    opacity = cast(alpha, dtype=torch.float32) / scale
-    blended = cast(colors, dtype=torch.float32) / scale * opacity + (1.0 - opacity)
+    values, opacity = cast(colors, dtype=torch.float32), cast(alpha, dtype=torch.float32)
+    if images.dtype is not torch.uint8:
+        return values * opacity + (1.0 - opacity)
+    if pillow:
+        return cast(floor((values * opacity + (65025.0 - opacity * 255.0)) / 255.0 + 0.5), dtype=torch.uint8)
+    values, opacity = values * (1 / 255), opacity * (1 / 255)
     # torchvision converts a float to uint8 by truncating 255.999 times its value.
-    return cast(floor(blended * 255.999), dtype=torch.uint8) if images.dtype is torch.uint8 else blended
+    return cast(floor((values * opacity + (1.0 - opacity)) * 255.999), dtype=torch.uint8)
 
 
 def resize_to(images: Batch, size: Any, settings: Settings) -> Batch:
     """Resize to heights and widths, one pair for all images or one for each, with the filter and the rounding of the processor's backend."""
+    if _passes_through_bytes(images, settings):
+        return _resize_through_bytes(images, size, settings)
+    return resize(images, size=size, **_filter_of(settings))
+
+
+def _passes_through_bytes(images: Batch, settings: Settings) -> bool:
+    return settings.uses_pillow and images.dtype.is_floating_point
+
+
+def _resize_through_bytes(images: Batch, size: Any, settings: Settings) -> Batch:
+    """Resize floats as transformers does for Pillow, which takes bytes: whole numbers are levels, others are from 0 to 1 and truncated to levels."""
+    levels, scales = [], []
+    for k, sample in enumerate(images.tensors):
+        values = sample.torch().cpu().double()
+        whole = bool(torch.allclose(values, values.trunc(), rtol=1e-5, atol=1e-8))
+        if not 0 <= float(values.min()) <= float(values.max()) <= (255 if whole else 1):
+            raise ValueError(f"{OP}: sample {k} must have whole numbers from 0 to 255, or values from 0 to 1, to be resized by Pillow's rule")
+        levels.append((values if whole else (values * 255).float()).to(torch.uint8))
+        scales.append(1.0 if whole else 1 / 255)
+    batch = as_batch(levels, layout=images.layout).to_device(images.buffer.device)
+    resized = resize(batch, size=size, **_filter_of(settings))
+    if max(scales) == min(scales) == 1.0:
+        return resized
+    return as_batch([cast(sample, dtype=torch.float32) * scale for sample, scale in zip(resized.tensors, scales, strict=True)])
+
+
+def _filter_of(settings: Settings) -> dict[str, Any]:
     pillow = settings.uses_pillow
     rule = "pillow" if pillow else "torch"
     if settings.filter == 0 and not pillow:
         rule = "dali"  # whose nearest pixel is that of NEAREST_EXACT, which torchvision takes for Pillow's filter 0
-    return resize(images, size=size, rule=rule, interp_type=FILTERS[settings.filter])
+    return {"rule": rule, "interp_type": FILTERS[settings.filter]}
 
 
 def normalize(images: Batch, settings: Settings, layout: str, dtype: torch.dtype | None) -> Batch:
     """Rescale and normalize as the settings say, in one pass with the conversion to ``CHW`` or ``HWC``; ``dtype=torch.uint8`` leaves both out."""
+    constants = _constants_of(images, settings, dtype)
+    if _normalizes_levels(images, settings, dtype):
+        images, constants = _normalize_levels(images, settings), {**constants, "mean": [0.0], "std": [1.0]}
+    return crop_mirror_normalize(images, output_layout=layout, **constants)
+
+
+def resize_and_normalize(images: Batch, size: Any, settings: Settings, layout: str, dtype: torch.dtype | None) -> Batch:
+    """Return :func:`resize_to`, then :func:`normalize`, in one pass."""
+    if _normalizes_levels(images, settings, dtype) or _passes_through_bytes(images, settings):
+        return normalize(resize_to(images, size, settings), settings, layout, dtype)
+    constants = _constants_of(images, settings, dtype)
+    return resize_crop_mirror(images, size=size, output_layout=layout, **_filter_of(settings), **constants)
+
+
+def _constants_of(images: Batch, settings: Settings, dtype: torch.dtype | None) -> dict[str, Any]:
     mean, std = [0.0], [1.0]
     if dtype is not torch.uint8:
         if settings.normalizes:
@@ -84,11 +158,25 @@ def normalize(images: Batch, settings: Settings, layout: str, dtype: torch.dtype
             std = [1 / settings.factor]
     if dtype is None:
         dtype = torch.float32 if settings.normalizes or settings.rescales else images.dtype
-    return crop_mirror_normalize(images, mean=mean, std=std, dtype=dtype, output_layout=layout)
+    return {"mean": mean, "std": std, "dtype": dtype}
+
+
+def _normalizes_levels(images: Batch, settings: Settings, dtype: torch.dtype | None) -> bool:
+    return settings.normalizes and not settings.rescales and dtype is not torch.uint8 and not images.dtype.is_floating_point
+
+
+def _normalize_levels(images: Batch, settings: Settings) -> Batch:
+    """Normalize levels from 0 to 255 as transformers does: a difference and a quotient. One multiplication and addition would be 6e-5 away."""
+    channels = [1] * images.ndim
+    channels[(images.layout or "HWC").index("C")] = -1
+    mean, std = (
+        torch.tensor(numbers, dtype=torch.float32, device=images.buffer.device).reshape(channels) for numbers in (settings.mean, settings.std)
+    )
+    return (cast(images, dtype=torch.float32) - mean) / std
 
 
 def crop_center(images: Batch, height: int, width: int, settings: Settings) -> Batch:
-    """Cut the center out, padded with zeros where the image is smaller; of an odd padding the larger half is behind it, with Pillow before it."""
+    """Cut the center out, padded with zeros where the image is smaller; of an odd padding the larger half comes after it, with Pillow before it."""
     axes = image_axes(OP, images)
     extents = images.sample_shapes()[:, list(axes)]
     target = torch.tensor([height, width])
@@ -99,9 +187,23 @@ def crop_center(images: Batch, height: int, width: int, settings: Settings) -> B
     return slices.slice(images, out_of_bounds_policy="pad", **window)  # type: ignore[arg-type]
 
 
+def pad_around(images: Batch, multiple: int) -> Batch:
+    """Pad images with zeros on all sides to multiples of a number; of an odd padding the larger half comes after the image."""
+    axes = list(image_axes(OP, images))
+    extents = images.sample_shapes()[:, axes]
+    target = -(-extents // multiple) * multiple
+    starts = -((target - extents) // 2)
+    return slices.slice(images, start=as_sizes(starts), shape=as_sizes(target), axes=axes, out_of_bounds_policy="pad")
+
+
 def join_padded(images: Batch, size: tuple[int, int] | None = None) -> Tensor:
     """Return images in one tensor (N, ...), padded with zeros below and on the right to the largest, or to a size."""
     if size is not None:
+        extents = extents_of(images)
+        fits = (extents <= torch.tensor(size)).all(1)
+        if not fits.all():
+            sample = first_failure(fits)
+            raise ValueError(f"{OP}: sample {sample} of {extents[sample].tolist()} pixels is larger than pad_size {list(size)}")
         images = slices.pad(images, axis_names="HW", shape=list(size))
     return images.padded().values if images.ragged_shapes is not None else images.stack()
 

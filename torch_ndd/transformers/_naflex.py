@@ -41,7 +41,7 @@ class NaFlex:
         ]
 
     def __call__(self, images: Any, *labels: Any) -> Any:
-        """Return a dict of ``patches``, ``patch_coord``, ``patch_valid`` and ``seq_len``, and the labels unchanged behind it."""
+        """Return a dict of ``patches``, ``patch_coord``, ``patch_valid`` and ``seq_len``, and the labels unchanged after it."""
         options = self.options
         samples, _ = as_samples(images)
         if samples.ndim == 1 and samples.dtype is torch.uint8:

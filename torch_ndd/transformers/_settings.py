@@ -29,6 +29,11 @@ class Settings:
         self.std = self._channels("image_std", 1.0)
         self.size = self.sides("size")
         self.filter = self._filter()
+        # transformers raises at the first call, before it looks whether the processor crops at all.
+        if self.crops and not self.sides("crop_size"):
+            raise self.make_error("do_center_crop", True, "crop_size is missing")
+        if self.normalizes and (self.get("image_mean", None) is None or self.get("image_std", None) is None):
+            raise self.make_error("do_normalize", True, "image_mean or image_std is missing")
 
     def get(self, name: str, default: Any) -> Any:
         """Return a setting; the default where it is missing or None."""

@@ -19,6 +19,7 @@ from . import _images
 from ._translation import Translation
 
 MAX_SIDE = 4096  # of Idefics 3, before tiling
+PAN_AND_SCAN = ("pan_and_scan_min_crop_size", "pan_and_scan_max_num_crops", "pan_and_scan_min_ratio_to_activate")
 
 
 def regroup(images: Batch, counts: Sequence[int]) -> Batch:
@@ -83,9 +84,11 @@ class LlavaNext(Translation):
         groups = [[whole.tensors[k], *picture] for k, picture in enumerate(pictures)]
         prepared = self.normalize(join([tile for group in groups for tile in group]))
         nested = regroup(prepared, [len(group) for group in groups])
-        values = nested.padded().values if self.settings.pads and nested.ragged_shapes is not None else nested
-        outputs = {"pixel_values": values.stack() if isinstance(values, Batch) and values.ragged_shapes is None else values}
-        return {**outputs, "image_sizes": _images.as_numbers(extents)}
+        return {"pixel_values": self.join_groups(nested), "image_sizes": _images.as_numbers(extents)}
+
+    def join_groups(self, nested: Batch) -> Any:
+        """Return the tiles of all images in one tensor, padded if the settings say so; a list where their numbers differ."""
+        return nested.padded().values if self.settings.pads and nested.ragged_shapes is not None else self.stack(nested)
 
     def cut(self, images: Batch, extents: torch.Tensor, counts: Any) -> list[list[Tensor]]:
         """Return the tiles of each image, besides the whole one."""
@@ -123,7 +126,7 @@ class LlavaNext(Translation):
     def center(self, pictures: Batch, sizes: torch.Tensor, canvases: torch.Tensor, fill: Sequence[float] = (0.0,)) -> Batch:
         """Place pictures in the center of their canvases."""
         axes = list(_images.image_axes("from_processor", pictures))
-        # Before the picture, by half of the padding; an odd pixel comes behind it.
+        # Before the picture, by half of the padding; an odd pixel comes after it.
         start, shape = _images.as_sizes(-((canvases - sizes) // 2)), _images.as_sizes(canvases)
         return slices.slice(pictures, start=start, shape=shape, axes=axes, out_of_bounds_policy="pad", fill_values=list(fill))  # type: ignore[arg-type]
 
@@ -149,10 +152,12 @@ class LlavaOneVision(LlavaNext):
         groups: list[list[Tensor]] = [[] for _ in several]
         if single:
             chosen = images.select(single)
-            whole = self.resize(chosen, [self.tile, self.tile])
+            whole = _images.resize_to(chosen, [self.tile, self.tile], self.settings)
             for place, first, rest in zip(single, whole.tensors, self.cut(chosen, extents[single], None), strict=True):
                 groups[place] = [first, *rest]
         if any(several):
+            if not self.settings.resizes:
+                raise self.settings.make_error("do_resize", False, "several images of a sample become squares of different sizes")
             places = [k for k, flag in enumerate(several) if flag]
             sizes = extents[places]
             squares = sizes.amax(1, keepdim=True).expand(-1, 2)
@@ -163,13 +168,12 @@ class LlavaOneVision(LlavaNext):
                 groups[place] = [tile]
         prepared = self.normalize(join([tile for group in groups for tile in group]))
         nested = regroup(prepared, [len(group) for group in groups])
-        values = nested.padded().values if nested.ragged_shapes is not None else nested.stack()
         sizes = _images.as_numbers(extents)
-        return {"pixel_values": values, "image_sizes": sizes, "batch_num_images": _images.as_numbers(numbers)}
+        return {"pixel_values": self.join_groups(nested), "image_sizes": sizes, "batch_num_images": _images.as_numbers(numbers)}
 
 
 class InternVL(Translation):
-    """InternVL: the image squeezed onto the grid whose aspect ratio is nearest, cut into tiles; behind them the whole one, if there are several."""
+    """InternVL: the image squeezed onto the grid whose aspect ratio is nearest, cut into tiles; after them the whole one, if there are several."""
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -185,7 +189,7 @@ class InternVL(Translation):
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         if not self.splits:
-            values = self.normalize(self.resize(images, list(self.tile))).stack()
+            values = self.stack(self.resize_and_normalize(images, list(self.tile)))
             return {"pixel_values": values, "num_patches": _images.as_numbers([1] * images.batch_size)}
         grid = self.choose(_images.extents_of(images))
         parts, numbers = tiles(_images.resize_to(images, _images.as_sizes(grid * torch.tensor(self.tile)), self.settings), tile=list(self.tile))
@@ -210,11 +214,16 @@ class InternVL(Translation):
 
 
 class Idefics3(Translation):
-    """Idefics 3 and SmolVLM: resized twice, cut into tiles; behind them the whole image squeezed into a tile. Samples may have several images."""
+    """Idefics 3 and SmolVLM: resized twice, cut into tiles; after them the whole image squeezed into a tile. Samples may have several images."""
 
     @property
     def tile(self) -> int:
         return int(self.settings.sides("max_image_size")["longest_edge"])
+
+    def normalize(self, images: Batch, layout: str = "CHW") -> Batch:
+        # Torchvision's backend pads into floats even if it leaves out rescaling and normalization.
+        dtype = torch.float32 if self.dtype is None and self.settings.pads and not self.settings.uses_pillow else self.dtype
+        return _images.normalize(images, self.settings, layout, dtype)
 
     def sizes(self, extents: torch.Tensor) -> list[tuple[tuple[int, int], tuple[int, int]]]:
         """Return the sizes of both resizes of each image."""
@@ -274,17 +283,20 @@ class Idefics3(Translation):
         return [f"resize the longer side to {longest}, cut tiles of {self.tile} pixels and the whole image ({self.describe_filter()})"]
 
 
+def fit_longest_even(height: int, width: int, longest: int) -> tuple[int, int]:
+    """Return the size with this longer side; the other side is made even, as Idefics 3 and SmolVLM do."""
+    aspect = width / height
+    if width >= height:
+        shorter = int(longest / aspect)
+        return max(1, shorter + shorter % 2), longest
+    shorter = int(longest * aspect)
+    return longest, max(1, shorter + shorter % 2)
+
+
 def _idefics_sizes(height: int, width: int, longest: int | None, tile: int) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the size after the first resize and the multiples of the tile after the second one."""
     if longest is not None:
-        aspect = width / height
-        if width >= height:
-            width, height = longest, int(longest / aspect)
-            # Even, as the processor makes it.
-            height = max(1, height + height % 2)
-        else:
-            height, width = longest, int(longest * aspect)
-            width = max(1, width + width % 2)
+        height, width = fit_longest_even(height, width, longest)
         aspect = width / height
         if width >= height and width > MAX_SIDE:
             width, height = MAX_SIDE, max(1, int(MAX_SIDE / aspect))
@@ -308,11 +320,11 @@ class Gemma3(Translation):
         settings = self.settings
         if not settings.get("do_pan_and_scan", False):
             return []
-        least, most = int(settings.get("pan_and_scan_min_crop_size", 256)), int(settings.get("pan_and_scan_max_num_crops", 4))
+        least, most, ratio = (float(settings.get(name, 0)) for name in PAN_AND_SCAN)
         longer, shorter = max(height, width), min(height, width)
-        if longer / shorter < float(settings.get("pan_and_scan_min_ratio_to_activate", 1.2)):
+        if longer / shorter < ratio:
             return []
-        count = min(most, max(2, min(longer // least, math.floor(longer / shorter + 0.5))))
+        count = min(int(most), max(2, min(int(longer // least), math.floor(longer / shorter + 0.5))))
         step = math.ceil(longer / count)
         if min(step, shorter) < least:
             return []
@@ -332,7 +344,7 @@ class Gemma3(Translation):
                     parts.append(image[tuple(key)])
             images = join(parts)
         size = list(self.settings.pair("size"))
-        values = self.normalize(self.resize(images, size)).stack()
+        values = self.stack(self.resize_and_normalize(images, size))
         return {"pixel_values": values, "num_crops": _images.as_numbers([len(cuts) for cuts in windows])}
 
     def count_tokens(self, extents: torch.Tensor) -> torch.Tensor:
@@ -341,4 +353,7 @@ class Gemma3(Translation):
     def describe(self) -> list[str]:
         require_no_crop(self)
         scan = "; pan and scan" if self.settings.get("do_pan_and_scan", False) else ""
+        for name in PAN_AND_SCAN if scan else ():
+            if self.settings.get(name, None) is None:
+                raise self.settings.make_error(name, None, "do_pan_and_scan needs a number")
         return ["resize to {} x {} ({}){}".format(*self.settings.pair("size"), self.describe_filter(), scan)]

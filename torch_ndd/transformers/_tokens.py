@@ -33,6 +33,10 @@ class QwenPatches(Translation):
     def factor(self) -> int:
         return self.patch * self.merge
 
+    @property
+    def multiple(self) -> int:  # type: ignore[override]
+        return self.factor
+
     def areas(self) -> tuple[int, int]:
         """Return the smallest and the largest area, which have the names of edges."""
         size = self.settings.size
@@ -57,6 +61,9 @@ class QwenVL(QwenPatches):
     def __init__(self, *arguments: Any, repeat_temporal: bool = True, **options: Any) -> None:
         self.repeat_temporal = repeat_temporal
         super().__init__(*arguments, **options)
+        # The Pillow backend of this class returns floats even if it leaves out rescaling and normalization.
+        if self.dtype is None and self.settings.uses_pillow:
+            self.dtype = torch.float32
 
     @property
     def frames_of_token(self) -> int:
@@ -70,7 +77,7 @@ class QwenVL(QwenPatches):
         return budget(extents, multiple_of=self.factor, min_pixels=low, max_pixels=high).torch()
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
-        prepared = self.normalize(self.resize(images, _images.as_sizes(self.sizes(_images.extents_of(images)))))
+        prepared = self.resize_and_normalize(images, _images.as_sizes(self.sizes(_images.extents_of(images))))
         tokens, grid = self.cut(prepared, self.frames_of_token)
         return {"pixel_values": tokens.packed().values, "image_grid_thw": _images.as_numbers(grid.torch())}
 
@@ -88,14 +95,18 @@ class PatchSequence(Translation):
     def patch(self) -> int:
         return int(self.settings.get("patch_size", 16))
 
+    @property
+    def multiple(self) -> int:  # type: ignore[override]
+        return self.patch
+
     def sizes(self, extents: torch.Tensor) -> torch.Tensor:
         """Return the sizes to which images of these heights and widths are resized."""
         raise NotImplementedError
 
     def cut(self, images: Batch) -> tuple[Batch, Batch]:
         """Return the patches of each image, and its grid."""
-        resized = self.resize(images, _images.as_sizes(self.sizes(_images.extents_of(images))))
-        return patchify(self.normalize(resized, "HWC"), patch_size=self.patch, order="HWC")
+        size = _images.as_sizes(self.sizes(_images.extents_of(images)))
+        return patchify(self.resize_and_normalize(images, size, "HWC"), patch_size=self.patch, order="HWC")
 
 
 class Siglip2(PatchSequence):

@@ -23,6 +23,7 @@ class Translation:
     """
 
     tolerance = 2e-5
+    multiple = 1  # of the sides of images that are not resized
 
     def __init__(self, processor: Any, device: DeviceLike | None = None, dtype: torch.dtype | None = None, packed: bool = False) -> None:
         self.settings = Settings(processor)
@@ -37,7 +38,10 @@ class Translation:
             images: encoded files, which are decoded with their EXIF orientation, or images ``HWC`` or ``CHW``; a Batch, a Tensor or a list.
             counts: images of each sample, for processors of nested images.
         """
-        return self.process(_images.decode(images, self.settings, self.device), counts)
+        decoded = _images.decode(images, self.settings, self.device)
+        if not decoded.batch_size:
+            raise ValueError(f"from_processor: {self.settings.name} needs at least one image")
+        return self.process(decoded, counts)
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         """Return the outputs for decoded images."""
@@ -82,6 +86,18 @@ class Translation:
 
     def resize(self, images: Batch, size: Any) -> Batch:
         return _images.resize_to(images, size, self.settings) if self.settings.resizes else images
+
+    def resize_and_normalize(self, images: Batch, size: Any, layout: str = "CHW") -> Batch:
+        """Resize, then normalize; in one pass unless a translation has steps of its own."""
+        if not self.settings.resizes:
+            return self.normalize(images, layout)
+        return _images.resize_and_normalize(images, size, self.settings, layout, self.dtype)
+
+    def stack(self, images: Batch) -> Any:
+        """Return one tensor, or the list of images where their sizes differ and transformers does not stack them."""
+        if images.ragged_shapes is None or not images.batch_size:
+            return images.stack()
+        return list(images.tensors)
 
     def pad_sequences(self, tokens: Batch, length: int, value: float = 0) -> Tensor:
         """Return sequences in one tensor (N, length, ...)."""

@@ -91,16 +91,16 @@ def _case(name: str, data: str, call: Call, tolerance: float, outliers: float) -
 
 def each(ndd: ModuleType, *values: Any, dtype: type[np.generic] = np.float32) -> Any:
     """A batch with one of the values for each sample."""
-    return _kept(ndd.__name__, values, dtype, False)
+    return _keep(ndd.__name__, values, dtype, False)
 
 
 def frames(ndd: ModuleType, *values: Any, dtype: type[np.generic] = np.float32) -> Any:
     """The values, one for each frame of each of four videos."""
-    return _kept(ndd.__name__, (values,) * 4, dtype, True)
+    return _keep(ndd.__name__, (values,) * 4, dtype, True)
 
 
 @functools.cache
-def _kept(module: str, values: tuple[Any, ...], dtype: type[np.generic], per_frame: bool) -> Any:
+def _keep(module: str, values: tuple[Any, ...], dtype: type[np.generic], per_frame: bool) -> Any:
     ndd = importlib.import_module(module)
     batch = ndd.batch([np.asarray(value, dtype) for value in values])
     return (ndd.per_frame(batch) if per_frame else batch).evaluate()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of decoders.audio: shapes from the headers, and decoding with optional downmix and resampling.
-#include "decoders/audio/audio_file.h"
+#include "decoders/audio/opened_sounds.h"
 #include "decoders/sample_errors.h"
 #include "decoders/sample_limit.h"
 #include "ndd/args.h"
@@ -26,12 +26,22 @@ int64_t resampled_length(int64_t length, double in_rate, double out_rate) {
   return in_rate == out_rate ? length : static_cast<int64_t>(std::ceil(static_cast<double>(length) * out_rate / in_rate));
 }
 
-// Opens sample i.
-AudioFile audio_file(const Samples& files, int64_t i) { return {static_cast<const uint8_t*>(files.data(i)), static_cast<size_t>(files.volume(i))}; }
+// Opens sample i, which has the contents of a file or its path.
+std::unique_ptr<OpenedSound> open_sound(const Samples& files, bool are_paths, int64_t i) {
+  const auto size = static_cast<size_t>(files.volume(i));
+  if (are_paths) return std::make_unique<OpenedSound>(std::string(static_cast<const char*>(files.data(i)), size));
+  return std::make_unique<OpenedSound>(static_cast<const uint8_t*>(files.data(i)), size);
+}
 
 // The rates (0 for the file's own), and the beginnings and lengths in seconds of the parts to decode.
 struct Wanted {
   Args<double> rates, starts, durations;
+
+  void check(const std::string& op, int64_t sounds) const {
+    check_rows(op.c_str(), "sample_rate", rates, sounds);
+    check_rows(op.c_str(), "start", starts, sounds);
+    check_rows(op.c_str(), "duration", durations, sounds);
+  }
 };
 
 // Frames of the result of a whole file.
@@ -46,25 +56,34 @@ Part part_of(const AudioFile& file, double rate, double start, double duration) 
   return {static_cast<int64_t>(begin), static_cast<int64_t>(count)};
 }
 
+void check_rate(double rate) {
+  if (!(rate > 0 && rate < 2147483648.0)) fail(Error::Value, "the sampling rate must be positive and less than 2^31 Hz, got ", rate);
+}
+
 void check_seconds(const char* name, double seconds) {
   if (!(seconds >= 0)) fail(Error::Value, name, " must be a number of seconds that is not negative, got ", seconds);
 }
 
-// Fills `out` (N, 3) with frames and channels of each result, and the sampling rate of the file. A sound must not have more than `max_bytes` bytes,
-// neither as stored nor after resampling, because both buffers exist while it is decoded.
-void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& rates, const Tensor& starts,
-                  const Tensor& durations, bool must_begin, bool mix, int64_t item_bytes, int64_t max_bytes, const Tensor& out) {
+// Fills `out` (N, 4) with frames and channels of each result, the sampling rate of the file, and the number of the opened sound, or 0 without `keep`. A
+// sound must not have more than `max_bytes` bytes, neither as stored nor after resampling, because both buffers exist while it is decoded.
+void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, bool are_paths, const Tensor& rates, const Tensor& starts,
+                  const Tensor& durations, bool must_begin, bool mix, int64_t item_bytes, int64_t max_bytes, bool keep, const Tensor& out) {
   const Samples files(input, input_shapes);
   const Wanted wanted{Args<double>(rates), Args<double>(starts), Args<double>(durations)};
+  wanted.check(op, files.size());
+  if (out.dtype() != DType::int64 || out.numel() != 4 * files.size())
+    fail(Error::Value, op, ": the output must be int64 with 4 numbers for each of ", files.size(), " sounds");
   auto* row = static_cast<int64_t*>(out.data_ptr());
-  for (int64_t i = 0; i < files.size(); ++i, row += 3) {
+  for (int64_t i = 0; i < files.size(); ++i, row += 4) {
     for_sample(op, i, [&] {
       const double start = wanted.starts(i), duration = wanted.durations(i);
       check_seconds("start", start);
       check_seconds("duration", duration);
       // Opening reads the headers only, unless the length is unknown.
-      const AudioFile file = audio_file(files, i);
+      auto sound = open_sound(files, are_paths, i);
+      const AudioFile& file = sound->file;
       const double own = file.rate(), rate = wanted.rates(i) > 0 ? wanted.rates(i) : own;
+      check_rate(rate);
       const Part part = part_of(file, rate, start, duration);
       if (must_begin && start > 0 && start * own >= static_cast<double>(file.frames())) {
         fail("start=", start, " s lies behind the end of the sound, which has ", static_cast<double>(file.frames()) / own,
@@ -79,6 +98,7 @@ void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
       check_sample("a sound of " + std::to_string(part.count) + " frames of " + std::to_string(file.channels()) + " channels at " +
                        std::to_string(std::llround(rate)) + " Hz has",
                    samples * static_cast<double>(item_bytes), max_bytes);
+      row[3] = keep && part.count > 0 ? keep_sound(std::move(sound), files.data(i), files.volume(i), are_paths) : 0;
     });
   }
 }
@@ -152,24 +172,37 @@ void decode(AudioFile& file, bool mix, double rate, double quality, Part part, T
   store(ready, out, part.count * channels);
 }
 
-// `rates` (N) are the rates of the result. The headers are read again, because the memory of the files belongs to the caller and may have
-// changed since the shapes were computed: a sound that no longer fits its output is an error.
-void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& rates, const Tensor& starts,
-                  const Tensor& durations, bool mix, double quality, const Tensor& out, const MaybeTensor& out_shapes) {
+// `rates` (N) are the rates of the result, `opened` (N) the numbers of sounds that audio_shapes() has opened. Others are opened again; one that no longer
+// fits its output, because its memory belongs to the caller and may have changed, is an error.
+void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, bool are_paths, const Tensor& rates, const Tensor& starts,
+                  const Tensor& durations, bool mix, double quality, const Tensor& opened, const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), sounds(out, out_shapes);
+  const Wanted wanted{Args<double>(rates), Args<double>(starts), Args<double>(durations)};
+  wanted.check(op, files.size());
+  if (opened.dtype() != DType::int64 || opened.numel() != files.size())
+    fail(Error::Value, op, ": opened must be int64 with a number for each of ", files.size(), " sounds");
+  if (sounds.size() != files.size() || sounds.ndim() < 1)
+    fail(Error::Value, op, ": the output must have frames of ", files.size(), " sounds, got ", sounds.size());
   const double cost = 5 * sounds.mean_volume();  // nanoseconds; FLAC decodes 200 million samples per second
   launch_cpu(op, files.size(), cost, {input, out}, [=](int64_t i) {
     for_sample(op, i, [&] {
-      AudioFile file = audio_file(files, i);
-      const int64_t* shape = sounds.shape(i);
-      const double rate = Args<double>(rates)(i);
-      const Part part = part_of(file, rate, Args<double>(starts)(i), Args<double>(durations)(i));
-      if (shape[0] != part.count || (mix ? 1 : file.channels()) != (sounds.ndim() > 1 ? shape[1] : 1))
+      auto sound = take_sound(static_cast<const int64_t*>(opened.data_ptr())[i], files.data(i), files.volume(i), are_paths);
+      if (!sound) sound = open_sound(files, are_paths, i);
+      AudioFile& file = sound->file;
+      const double rate = wanted.rates(i), start = wanted.starts(i), duration = wanted.durations(i);
+      check_rate(rate);
+      check_seconds("start", start);
+      check_seconds("duration", duration);
+      const Part part = part_of(file, rate, start, duration);
+      const int64_t* const shape = sounds.shape(i);
+      const int64_t channels = mix ? 1 : file.channels();
+      if (shape[0] != part.count || channels != (sounds.ndim() > 1 ? shape[1] : 1) || sounds.volume(i) != part.count * channels)
         fail("the encoded sound changed after the call");
       switch (sounds.dtype()) {
         case DType::int16: return decode(file, mix, rate, quality, part, static_cast<int16_t*>(sounds.data(i)));
         case DType::int32: return decode(file, mix, rate, quality, part, static_cast<int32_t*>(sounds.data(i)));
-        default: return decode(file, mix, rate, quality, part, static_cast<float*>(sounds.data(i)));
+        case DType::float32: return decode(file, mix, rate, quality, part, static_cast<float*>(sounds.data(i)));
+        default: fail(Error::Type, "sounds must be float32, int16 or int32");
       }
     });
   });

@@ -34,9 +34,9 @@ constexpr int64_t kBlock = 8192;  // samples, so that a block fits into the firs
 }  // namespace
 
 // Our own decoder reads most FLAC files; a header that promises too much is left to the library, which counts the frames.
-AudioFile::AudioFile(const uint8_t* data, size_t size) : data_(data), size_(size), flac_(flac::FlacFile::open(data, size)) {
-  if (size == 0) fail("the file is empty");
-  if (flac_ && flac_->stream().samples <= max_frames(size, flac_->stream().channels)) {
+AudioFile::AudioFile(SoundBytes& bytes) : bytes_(bytes), flac_(flac::FlacFile::open(bytes)) {
+  if (bytes.size() == 0) fail("the file is empty");
+  if (flac_ && flac_->stream().samples <= max_frames(bytes.size(), flac_->stream().channels)) {
     const flac::Stream& stream = flac_->stream();
     info_.frames = stream.samples;
     info_.samplerate = stream.rate;
@@ -47,17 +47,17 @@ AudioFile::AudioFile(const uint8_t* data, size_t size) : data_(data), size_(size
 }
 
 void AudioFile::open_with_library() {
-  const uint8_t* data = data_;
-  const size_t size = size_;
+  const size_t size = bytes_.size();
   // Before the library sees them: it leaks memory for headers that it rejects.
-  check_vorbis_headers(data, size);
-  open(view_with_length(data, size));
+  check_vorbis_headers(bytes_);
+  open(view_with_length(bytes_));
   if (!handle_) {
     // A stream of MPEG audio may have been cut within a frame, which libsndfile does not recognize.
-    AudioView view = view_from_first_frame(data, size);
+    AudioView view = view_from_first_frame(bytes_);
     if (view.replaced > 0) open(std::move(view));
   }
-  if (!handle_) fail("not a sound of a supported format (", sndfile().strerror(nullptr), ")", other_kind(data, size));
+  if (!handle_) bytes_.check();
+  if (!handle_) fail("not a sound of a supported format (", sndfile().strerror(nullptr), ")", other_kind(bytes_.data(), size));
   const AudioView& view = memory_.view;
   // Counting by decoding is the last resort: it takes as long as decoding.
   if (view.frames >= 0) info_.frames = view.frames;
@@ -65,11 +65,8 @@ void AudioFile::open_with_library() {
   const bool sane =
       info_.frames >= 0 && info_.channels > 0 && info_.channels <= 1024 && info_.samplerate > 0 && info_.frames <= max_frames(size, info_.channels);
   if (!sane) {
-    // The destructor of an object whose constructor throws does not run, so the handle is closed here.
     const std::string promised =
         std::to_string(info_.frames) + " frames of " + std::to_string(info_.channels) + " channels at " + std::to_string(info_.samplerate) + " Hz";
-    sndfile().close(handle_);
-    handle_ = nullptr;
     fail("the header promises ", promised, ", which a file of ", size, " bytes cannot hold");
   }
 }
@@ -78,13 +75,17 @@ void AudioFile::open_with_library() {
 // within a stream differ by a factor of up to 20.
 int64_t AudioFile::Memory::stated_size() const { return view.is_estimated ? 20 * size + (int64_t{1} << 16) : size; }
 
-// Three parts: of the replaced beginning, of the caller's bytes, and zeros.
-void AudioFile::Memory::read(uint8_t* out, int64_t count) const {
+// Three parts: of the replaced beginning, of the file's bytes, and zeros. Returns false if the file cannot be read.
+bool AudioFile::Memory::read(uint8_t* out, int64_t count) const {
   const auto begin = static_cast<int64_t>(view.beginning.size());
   const int64_t first = std::clamp<int64_t>(begin - position, 0, count), second = std::clamp<int64_t>(size - position - first, 0, count - first);
   if (first > 0) std::memcpy(out, view.beginning.data() + position, static_cast<size_t>(first));
-  if (second > 0) std::memcpy(out + first, rest + position + first - begin, static_cast<size_t>(second));
+  if (second > 0) {
+    const auto from = static_cast<size_t>(position + first - begin) + view.replaced;
+    if (!rest->copy(from, from + static_cast<size_t>(second), out + first)) return false;
+  }
   std::memset(out + first + second, 0, static_cast<size_t>(count - first - second));
+  return true;
 }
 
 void AudioFile::open(AudioView view) {
@@ -102,7 +103,7 @@ void AudioFile::open(AudioView view) {
       [](void* out, int64_t count, void* file) {
         auto& memory = *static_cast<Memory*>(file);
         const int64_t n = std::clamp<int64_t>(memory.stated_size() - memory.position, 0, std::max<int64_t>(count, 0));
-        memory.read(static_cast<uint8_t*>(out), n);
+        if (!memory.read(static_cast<uint8_t*>(out), n)) return static_cast<int64_t>(0);
         memory.position += n;
         return n;
       },
@@ -111,31 +112,34 @@ void AudioFile::open(AudioView view) {
   };
   // What the library prints to stderr becomes part of the error message.
   const CaptureOutput capture(messages_);
-  const auto rest = static_cast<int64_t>(size_ - view.replaced), begin = static_cast<int64_t>(view.beginning.size());
+  const auto rest = static_cast<int64_t>(bytes_.size() - view.replaced), begin = static_cast<int64_t>(view.beginning.size());
   // The object must not move after this: the library keeps the address of memory_.
-  memory_ = {std::move(view), data_ + view.replaced, begin + rest, 0};
+  memory_ = {std::move(view), &bytes_, begin + rest, 0};
   info_ = {};
-  handle_ = sndfile().open_virtual(&source, kRead, &info_, &memory_);
+  handle_.reset(sndfile().open_virtual(&source, kRead, &info_, &memory_));
 }
 
 // Counts the frames by decoding them: FLAC may leave the length open, and MPEG audio may be interrupted by other data. FLAC decodes 200
 // million samples per second.
 void AudioFile::count_frames() {
   const int64_t count = skip(kUnknownFrames);
+  bytes_.check();  // what cannot be read is not the end of the sound
   reopen();  // seeking back is not reliable in a damaged stream
   info_.frames = count;
 }
 
 void AudioFile::reopen() {
-  const int64_t frames = info_.frames;
-  {
-    const CaptureOutput capture(messages_);
-    sndfile().close(handle_);
-  }
+  const SndfileInfo before = info_;
+  handle_.reset();
   messages_.clear();
   open(std::move(memory_.view));
-  if (!handle_) fail("the file changed while it was read");
-  info_.frames = frames;
+  const bool is_same = handle_ && info_.channels == before.channels && info_.samplerate == before.samplerate;
+  if (!is_same) {
+    // Another program may have written to the file since, and buffers have been allocated for the channels before.
+    bytes_.check();
+    fail("the file changed while it was read");
+  }
+  info_.frames = before.frames;
 }
 
 // Decodes frames and discards them. Returns how many there were.
@@ -145,7 +149,7 @@ int64_t AudioFile::skip(int64_t frames) {
   int64_t count = 0;
   // Any type works for skipping.
   for (int64_t got = 1; got > 0 && count < frames; count += got) {
-    got = std::max<int64_t>(sndfile().readf_int(handle_, block.data(), std::min(kBlock, frames - count)), 0);
+    got = std::max<int64_t>(sndfile().readf_int(handle_.get(), block.data(), std::min(kBlock, frames - count)), 0);
   }
   return count;
 }
@@ -154,14 +158,15 @@ int64_t AudioFile::skip(int64_t frames) {
 void AudioFile::seek(int64_t frame) {
   const int type = info_.format & kSubtype;
   const bool is_chained = (type >= kMpeg1 && type <= kMpeg3) || type == kOpus;
-  // A second is far more than codecs need: the bit reservoir of MPEG audio spans a few frames, and Opus converges within 80 ms.
-  const int64_t from = std::max<int64_t>(is_chained ? frame - info_.samplerate : frame, 0);
+  // Far more than codecs need: the bit reservoir of MPEG audio spans a few frames, and Opus converges within 80 ms, which libsndfile adds to these.
+  const int64_t before_it = type == kOpus ? info_.samplerate / 8 : info_.samplerate;
+  const int64_t from = std::max<int64_t>(is_chained ? frame - before_it : frame, 0);
   if (frame == 0) return;
   bool is_there = from == 0;
   // A stream without a length has no index either: libmpg123 would only estimate the position of a frame.
   if (!is_there && info_.seekable && !memory_.view.is_estimated) {
     const CaptureOutput capture(messages_);
-    is_there = sndfile().seek(handle_, from, SEEK_SET) == from;
+    is_there = sndfile().seek(handle_.get(), from, SEEK_SET) == from;
     if (!is_there) messages_.clear();
   }
   if (!is_there) reopen();  // and decode from the beginning
@@ -169,10 +174,9 @@ void AudioFile::seek(int64_t frame) {
   if (skipped < before) fail_at(frame - before + skipped);
 }
 
-AudioFile::~AudioFile() {
-  if (!handle_) return;
-  const CaptureOutput capture(messages_);
-  sndfile().close(handle_);
+void AudioFile::Close::operator()(SndfileHandle* handle) const {
+  const CaptureOutput capture(*messages);
+  sndfile().close(handle);
 }
 
 // Without a handle the file is FLAC.
@@ -186,7 +190,7 @@ template <class T>
 void AudioFile::read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_t begin, int64_t count, T* out) {
   seek(begin);
   const CaptureOutput capture(messages_);
-  const int64_t frames = read(handle_, out, count);
+  const int64_t frames = read(handle_.get(), out, count);
   // Fewer frames than the header promised, which sized the output.
   if (frames != count) fail_at(begin + frames);
   check_errors();
@@ -194,10 +198,12 @@ void AudioFile::read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_
 
 // A damaged frame of FLAC may become silence.
 void AudioFile::check_errors() const {
-  if (sndfile().error(handle_) != 0) fail("the sound is damaged (", sndfile().strerror(handle_), ")");
+  bytes_.check();
+  if (sndfile().error(handle_.get()) != 0) fail("the sound is damaged (", sndfile().strerror(handle_.get()), ")");
 }
 
 void AudioFile::fail_at(int64_t frames) const {
+  bytes_.check();
   std::string reason = "the sound is damaged: it ends after " + std::to_string(frames) + " of " + std::to_string(info_.frames) + " frames";
   const std::string details = messages_.substr(0, messages_.find('\n'));
   fail(details.empty() ? reason : reason + " (" + details + ")");
@@ -232,7 +238,7 @@ void AudioFile::read(int64_t begin, int64_t count, float* out) {
   int16_t block[kBlock];
   const int64_t step = kBlock / info_.channels;
   for (int64_t frame = 0; frame < count;) {
-    const int64_t wanted = std::min(step, count - frame), got = sndfile().readf_short(handle_, block, wanted);
+    const int64_t wanted = std::min(step, count - frame), got = sndfile().readf_short(handle_.get(), block, wanted);
     const int64_t samples = std::max<int64_t>(got, 0) * info_.channels;
     for (int64_t i = 0; i < samples; ++i) out[i] = static_cast<float>(block[i]) * (1.0f / 32768.0f);
     out += samples;

@@ -5,9 +5,11 @@
 #include "decoders/audio/audio_lengths.h"
 #include "decoders/audio/flac/flac_file.h"
 #include "decoders/audio/sndfile_library.h"
+#include "decoders/audio/sound_bytes.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -15,11 +17,10 @@ namespace ndd {
 
 class AudioFile {
  public:
-  // Opens the file. Throws Error if it is not a sound or its header is not plausible. The memory must outlive the object.
-  AudioFile(const uint8_t* data, size_t size);
+  // Opens the file. Throws Error if it is not a sound or its header is not plausible. The bytes must outlive the object.
+  explicit AudioFile(SoundBytes& bytes);
   AudioFile(const AudioFile&) = delete;
   AudioFile& operator=(const AudioFile&) = delete;
-  ~AudioFile();
 
   int64_t frames() const { return info_.frames; }
   int64_t channels() const { return info_.channels; }
@@ -36,10 +37,16 @@ class AudioFile {
   // The file as libsndfile sees it: a replaced beginning, then the bytes of the caller, then zeros.
   struct Memory {
     AudioView view;
-    const uint8_t* rest;
+    SoundBytes* rest;
     int64_t size, position;
     int64_t stated_size() const;
-    void read(uint8_t* out, int64_t count) const;  // at the position; zeros behind the end
+    bool read(uint8_t* out, int64_t count) const;  // at the position; zeros behind the end
+  };
+
+  // Closes a file of the library, whose messages go where the file's go. Also where a constructor throws, which runs no destructor.
+  struct Close {
+    std::string* messages;
+    void operator()(SndfileHandle* handle) const;
   };
 
   void open_with_library();
@@ -58,13 +65,12 @@ class AudioFile {
   [[noreturn]] void fail_at(int64_t frames) const;
   void check_errors() const;
 
-  const uint8_t* const data_;
-  const size_t size_;
+  SoundBytes& bytes_;
   const std::optional<flac::FlacFile> flac_;
   Memory memory_{};
   std::string messages_;  // printed by the library
   SndfileInfo info_{};
-  SndfileHandle* handle_ = nullptr;  // null while a FLAC file needs no library
+  std::unique_ptr<SndfileHandle, Close> handle_{nullptr, Close{&messages_}};  // null while a FLAC file needs no library
 };
 
 }  // namespace ndd

@@ -14,28 +14,34 @@ constexpr size_t kMaxSearch = size_t{1} << 16;  // bytes in which the first fram
 constexpr int kMinFrames = 3;                   // consecutive frames that make a stream: two sync bytes alone occur in any data
 constexpr uint32_t kUnknown = 0xffffffffu;      // a length that libsndfile takes to be "up to the end"
 
-bool has(const uint8_t* data, size_t size, size_t at, const char* text) {
+bool has(SoundBytes& bytes, size_t at, const char* text) {
   const size_t length = std::strlen(text);
-  return at + length <= size && std::memcmp(data + at, text, length) == 0;
+  if (at + length > bytes.size()) return false;
+  bytes.need(at, at + length);
+  return std::memcmp(bytes.data() + at, text, length) == 0;
 }
 
 // Returns a view in which the first `end` bytes are copied and a number is written over those at `at`.
-AudioView replace_number(const uint8_t* data, size_t end, size_t at, uint64_t number, int bytes, bool little) {
-  AudioView view{{data, data + end}, end};
-  for (int k = 0; k < bytes; ++k) view.beginning[at + k] = static_cast<uint8_t>(number >> 8 * (little ? k : bytes - 1 - k));
+AudioView replace_number(SoundBytes& bytes, size_t end, size_t at, uint64_t number, int digits, bool little) {
+  bytes.need(0, end);
+  AudioView view{{bytes.data(), bytes.data() + end}, end};
+  for (int k = 0; k < digits; ++k) view.beginning[at + k] = static_cast<uint8_t>(number >> 8 * (little ? k : digits - 1 - k));
   return view;
 }
 
-AudioView wav_with_length(const uint8_t* data, size_t size) {
+AudioView wav_with_length(SoundBytes& bytes) {
+  const uint8_t* data = bytes.data();
+  const size_t size = bytes.size();
   // A writer that was interrupted leaves the length of the RIFF chunk at zero or at the size of its header. In a complete file an empty data chunk is
   // legitimate.
   if (little32(data + 4) > 36 && little32(data + 4) != kUnknown) return {};
   // Chunks of RIFF: a name, a length of 4 bytes, the content padded to even.
   for (size_t at = 12; at + 8 <= size;) {
+    bytes.need(at, at + 8);
     const uint32_t length = little32(data + at + 4);
-    if (has(data, size, at, "data")) {
+    if (has(bytes, at, "data")) {
       if (length != 0 || at + 8 == size) return {};
-      return replace_number(data, at + 8, at + 4, kUnknown, 4, true);
+      return replace_number(bytes, at + 8, at + 4, kUnknown, 4, true);
     }
     at += 8 + size_t{length} + length % 2;
   }
@@ -44,11 +50,14 @@ AudioView wav_with_length(const uint8_t* data, size_t size) {
 
 // Chunks of CAF (Apple Core Audio Format): a name, a big-endian length of 8 bytes, the content. The data chunk may have the length -1, and then
 // goes up to the end of the file.
-AudioView caf_with_length(const uint8_t* data, size_t size) {
+AudioView caf_with_length(SoundBytes& bytes) {
+  const uint8_t* data = bytes.data();
+  const size_t size = bytes.size();
   for (size_t at = 8; at + 12 <= size;) {
+    bytes.need(at, at + 12);
     uint64_t length = 0;
     for (int k = 0; k < 8; ++k) length = length << 8 | data[at + 4 + k];
-    if (has(data, size, at, "data")) return length == ~uint64_t{0} ? replace_number(data, at + 12, at + 4, size - at - 12, 8, false) : AudioView{};
+    if (has(bytes, at, "data")) return length == ~uint64_t{0} ? replace_number(bytes, at + 12, at + 4, size - at - 12, 8, false) : AudioView{};
     // Also keeps the sum below from overflowing.
     if (length > size) return {};
     at += 12 + static_cast<size_t>(length);
@@ -77,8 +86,11 @@ constexpr int kBitrates[5][15] = {
 };
 
 // The header has 4 bytes: 11 bits of sync, then version, layer, a flag of protection, bit rate, rate, padding, and channel mode among others.
-std::optional<Frame> frame_at(const uint8_t* data, size_t size, size_t at) {
-  if (size < 4 || at > size - 4 || data[at] != 0xff || (data[at + 1] & 0xe0) != 0xe0) return {};
+std::optional<Frame> frame_at(SoundBytes& bytes, size_t at) {
+  if (bytes.size() < 4 || at > bytes.size() - 4) return {};
+  bytes.need(at, at + 4);
+  const uint8_t* data = bytes.data();
+  if (data[at] != 0xff || (data[at + 1] & 0xe0) != 0xe0) return {};
   const int version = data[at + 1] >> 3 & 3, layer = 4 - (data[at + 1] >> 1 & 3);  // version 0: 2.5, 2: 2, 3: 1
   const int bitrate = data[at + 2] >> 4, rate = data[at + 2] >> 2 & 3, padding = data[at + 2] >> 1 & 1;
   // Reserved values, and bit rate 0 ("free"), whose frame size follows only from the next frame.
@@ -99,44 +111,47 @@ std::optional<Frame> frame_at(const uint8_t* data, size_t size, size_t at) {
 }
 
 // Whether kMinFrames frames of one stream follow each other, or at least two up to the end of the file.
-bool frames_begin(const uint8_t* data, size_t size, size_t at) {
-  const auto first = frame_at(data, size, at);
+bool frames_begin(SoundBytes& bytes, size_t at) {
+  const auto first = frame_at(bytes, at);
   if (!first) return false;
   for (int k = 0; k < kMinFrames; ++k) {
-    const auto frame = frame_at(data, size, at);
+    const auto frame = frame_at(bytes, at);
     if (!frame || !frame->same_stream(*first)) return false;
     at += frame->size;
-    if (at >= size) return k > 0;
+    if (at >= bytes.size()) return k > 0;
   }
   return true;
 }
 
 // Whether the first frame holds the length of the stream instead of sound: a Xing, Info or VBRI header, which libsndfile reads.
-bool has_length(const uint8_t* data, size_t size, size_t at) {
-  const Frame frame = *frame_at(data, size, at);
+bool has_length(SoundBytes& bytes, size_t at) {
+  const Frame frame = *frame_at(bytes, at);
   if (frame.layer != 3) return false;
   // Bytes of side information, after which the header lies: version 1 has two granules, version 2 one.
   const size_t side = frame.version == 1 ? (frame.is_mono ? 17 : 32) : (frame.is_mono ? 9 : 17);
   for (const size_t place : {at + 4 + side, at + 6 + side}) {  // the latter after a checksum
-    if (has(data, size, place, "Xing") || has(data, size, place, "Info")) return true;
+    if (has(bytes, place, "Xing") || has(bytes, place, "Info")) return true;
   }
-  return has(data, size, at + 36, "VBRI");
+  return has(bytes, at + 36, "VBRI");
 }
 
-// Counts the samples of a stream from its frame headers, without decoding.
-AudioView count_frames(const uint8_t* data, size_t size, size_t begin) {
-  const auto first = frame_at(data, size, begin);
+// Counts the samples of a stream from its frame headers, without decoding. They are everywhere in the file.
+AudioView count_frames(SoundBytes& bytes, size_t begin) {
+  bytes.need(begin, bytes.size());
+  const uint8_t* data = bytes.data();
+  const size_t size = bytes.size();
+  const auto first = frame_at(bytes, begin);
   AudioView view{{}, begin, true, 0};
   bool is_contiguous = true;
   for (size_t at = begin; at < size;) {
-    const auto frame = frame_at(data, size, at);
+    const auto frame = frame_at(bytes, at);
     if (frame && frame->same_stream(*first)) {
       if (at + frame->size > size) break;  // the last frame is truncated
       view.frames += frame->samples;
       at += frame->size;
       continue;
     }
-    if (has(data, size, at, "TAG") && size - at == 128) break;  // an ID3v1 tag after the sound
+    if (has(bytes, at, "TAG") && size - at == 128) break;  // an ID3v1 tag after the sound
     // Other data between the frames: the decoder may lose synchronization there, so only decoding gives the number of frames.
     is_contiguous = false;
     const auto* next = at + 1 < size ? static_cast<const uint8_t*>(std::memchr(data + at + 1, 0xff, size - at - 1)) : nullptr;
@@ -149,27 +164,34 @@ AudioView count_frames(const uint8_t* data, size_t size, size_t begin) {
 
 }  // namespace
 
-AudioView view_with_length(const uint8_t* data, size_t size) {
+AudioView view_with_length(SoundBytes& bytes) {
+  const uint8_t* data = bytes.data();
+  const size_t size = bytes.size();
   if (size < 64) return {};
-  if (has(data, size, 0, "RIFF") && has(data, size, 8, "WAVE")) return wav_with_length(data, size);
-  if (has(data, size, 0, "caff")) return caf_with_length(data, size);
+  bytes.need(0, 64);
+  if (has(bytes, 0, "RIFF") && has(bytes, 8, "WAVE")) return wav_with_length(bytes);
+  if (has(bytes, 0, "caff")) return caf_with_length(bytes);
   // AU: a length of zero is treated like the documented 0xffffffff. The header has 24 bytes.
   const uint8_t nothing[4] = {};
-  if (has(data, size, 0, ".snd") && std::memcmp(data + 8, nothing, 4) == 0) return replace_number(data, 24, 8, kUnknown, 4, false);
+  if (has(bytes, 0, ".snd") && std::memcmp(data + 8, nothing, 4) == 0) return replace_number(bytes, 24, 8, kUnknown, 4, false);
   size_t at = 0;
-  while (size - at > 10 && std::memcmp(data + at, "ID3", 3) == 0) {  // ID3v2 tags, whose size has 7 bits in each byte
+  while (size - at > 10 && has(bytes, at, "ID3")) {  // ID3v2 tags, whose size has 7 bits in each byte
+    bytes.need(at, at + 10);
     at += 10 + (size_t(data[at + 6] & 127) << 21 | size_t(data[at + 7] & 127) << 14 | size_t(data[at + 8] & 127) << 7 | (data[at + 9] & 127));
     if (at >= size) return {};
   }
   if (size - at < 4) return {};
+  bytes.need(at, at + 4);
   if (data[at] != 0xff || (data[at + 1] & 0xe0) != 0xe0) return {};
-  if (!frames_begin(data, size, at)) return view_from_first_frame(data, size);  // libsndfile takes two sync bytes for a frame
-  return has_length(data, size, at) ? AudioView{} : count_frames(data, size, at);
+  if (!frames_begin(bytes, at)) return view_from_first_frame(bytes);  // libsndfile takes two sync bytes for a frame
+  return has_length(bytes, at) ? AudioView{} : count_frames(bytes, at);
 }
 
-AudioView view_from_first_frame(const uint8_t* data, size_t size) {
-  for (size_t at = 0; at < std::min(size, kMaxSearch); ++at) {
-    if (data[at] == 0xff && frames_begin(data, size, at)) return has_length(data, size, at) ? AudioView{{}, at} : count_frames(data, size, at);
+AudioView view_from_first_frame(SoundBytes& bytes) {
+  const uint8_t* data = bytes.data();
+  bytes.need(0, kMaxSearch);
+  for (size_t at = 0; at < std::min(bytes.size(), kMaxSearch); ++at) {
+    if (data[at] == 0xff && frames_begin(bytes, at)) return has_length(bytes, at) ? AudioView{{}, at} : count_frames(bytes, at);
   }
   return {};
 }

@@ -2,6 +2,8 @@
 // Sounds whose header lacks their length, because they were written to a pipe or cut from a stream.
 #pragma once
 
+#include "decoders/audio/sound_bytes.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -20,10 +22,10 @@ struct AudioView {
 
 // Returns a view with a length for a WAV, AU or CAF file whose data end with the file, and for MPEG audio without a length; for other files
 // the view is the file itself.
-AudioView view_with_length(const uint8_t* data, size_t size);
+AudioView view_with_length(SoundBytes& bytes);
 
 // Returns the view from the first complete frame of MPEG audio that begins within a frame, which libsndfile does not recognize; `replaced`
 // is 0 if there is none.
-AudioView view_from_first_frame(const uint8_t* data, size_t size);
+AudioView view_from_first_frame(SoundBytes& bytes);
 
 }  // namespace ndd

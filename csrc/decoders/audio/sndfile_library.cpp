@@ -48,7 +48,7 @@ const SndfileLibrary& sndfile() {
 
 // Called by Python once, before the first file is decoded. Returns the reason of a failure, or null.
 NDD_EXPORT(release, const char*, ndd_load_sndfile, (const char* path, bool patch, bool* patched)) {
-  static std::string reason;
+  thread_local std::string reason;
   try {
     *patched = ndd::load_sndfile(path, patch);
     return nullptr;

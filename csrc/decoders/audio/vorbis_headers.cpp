@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/audio/vorbis_headers.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -13,6 +14,7 @@ namespace ndd {
 namespace {
 
 constexpr size_t kPageHeader = 27;
+constexpr size_t kMaxPage = kPageHeader + 255 + 255 * 255;  // bytes: 255 segments of up to 255
 // Flags of a page: it begins with the rest of a packet; it is the first page of its stream.
 constexpr int kContinued = 1, kFirst = 2;
 // Pages with a wrong checksum are skipped, as by libogg, but only so many: computing a checksum reads up to 65 kB, and a hostile file could
@@ -49,14 +51,21 @@ struct Page {
 
 class Pages {
  public:
-  Pages(const uint8_t* data, size_t size) : at_(data), end_(data + size) {}
+  explicit Pages(SoundBytes& bytes) : bytes_(bytes), at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
 
   // Finds the next page with a correct checksum. Returns false at the end of the file.
   bool find_next(Page& page) {
     while (static_cast<size_t>(end_ - at_) >= kPageHeader) {
-      const auto* found = static_cast<const uint8_t*>(memchr(at_, 'O', static_cast<size_t>(end_ - at_)));
-      if (!found || static_cast<size_t>(end_ - found) < kPageHeader) return false;
+      load();
+      const size_t searched = std::min(static_cast<size_t>(end_ - at_), kMaxPage);
+      const auto* found = static_cast<const uint8_t*>(memchr(at_, 'O', searched));
+      if (!found) {
+        at_ += searched;
+        continue;
+      }
       at_ = found;
+      if (static_cast<size_t>(end_ - at_) < kPageHeader) return false;
+      load();
       if (is_page(page)) {
         at_ += page.size;
         return true;
@@ -67,6 +76,12 @@ class Pages {
   }
 
  private:
+  // Loads as much as a page can have.
+  void load() {
+    const auto at = static_cast<size_t>(at_ - bytes_.data());
+    bytes_.need(at, at + kMaxPage);
+  }
+
   bool is_page(Page& page) {
     const auto left = static_cast<size_t>(end_ - at_);
     if (memcmp(at_, "OggS", 4) != 0 || at_[4] != 0) return false;
@@ -84,6 +99,7 @@ class Pages {
     return false;
   }
 
+  SoundBytes& bytes_;
   const uint8_t *at_, *end_;
   int damaged_ = 0;
 };
@@ -120,12 +136,15 @@ void check_comments(const Packet& packet) {
 
 }  // namespace
 
-void check_vorbis_headers(const uint8_t* data, size_t size) {
+void check_vorbis_headers(SoundBytes& bytes) {
+  bytes.need(0, kMaxPage);
+  const uint8_t* data = bytes.data();
+  const size_t size = bytes.size();
   // Other files are not for this check.
   if (size < kPageHeader + 8 || memcmp(data, "OggS", 4) != 0) return;
   const size_t table = kPageHeader + data[26];
   if (size < table + 7 || memcmp(data + table, "\x01vorbis", 7) != 0) return;
-  Pages pages(data, size);
+  Pages pages(bytes);
   Page page;
   Packet packet;
   uint32_t stream = 0, number = 0;
@@ -144,11 +163,11 @@ void check_vorbis_headers(const uint8_t* data, size_t size) {
     number = page.number();
     const uint8_t* content = page.begin + page.header;
     for (size_t k = kPageHeader; k < page.header && packets < 3; ++k) {
-      const size_t bytes = page.begin[k];
-      if (packet.size() + bytes > kMaxPacketBytes) reject("they are too long");
-      packet.insert(packet.end(), content, content + bytes);
-      content += bytes;
-      open = bytes == 255;  // a packet ends with a segment of fewer bytes
+      const size_t length = page.begin[k];
+      if (packet.size() + length > kMaxPacketBytes) reject("they are too long");
+      packet.insert(packet.end(), content, content + length);
+      content += length;
+      open = length == 255;  // a packet ends with a segment of fewer bytes
       if (open) continue;
       // The three headers have the types 1, 3 and 5.
       if (!is_header(packet, static_cast<uint8_t>(1 + 2 * packets))) reject("a header is missing");

@@ -6,7 +6,6 @@
 #include <utility>
 
 namespace ndd {
-namespace {
 
 nvimgcodecSampleDataType_t sample_type_of(DType dtype) {
   switch (dtype) {
@@ -16,6 +15,8 @@ nvimgcodecSampleDataType_t sample_type_of(DType dtype) {
     default: return NVIMGCODEC_SAMPLE_DATA_TYPE_FLOAT32;
   }
 }
+
+namespace {
 
 CodecOutput codec_output(const ImageHeader& header, ImageType type) {
   const CodecOutput rgb{NVIMGCODEC_SAMPLEFORMAT_I_RGB, NVIMGCODEC_COLORSPEC_SRGB, 3};
@@ -90,6 +91,7 @@ nvimgcodecImageInfo_t codec_image(const DecodeSteps& steps, void* data, nvimgcod
   plane.num_channels = static_cast<uint32_t>(steps.stored.channels);
   plane.row_stride = static_cast<size_t>(steps.stored.width) * static_cast<size_t>(steps.stored.channels) * item_bytes(steps.samples);
   plane.sample_type = sample_type_of(steps.samples);
+  plane.precision = static_cast<uint8_t>(steps.precision);
   info.buffer = data;
   info.buffer_kind = kind;
   return info;

@@ -13,6 +13,8 @@ namespace ndd {
 // Throws Error. `details` is the captured output of a codec.
 [[noreturn]] void codec_error(std::string reason, std::string details = {});
 
+nvimgcodecSampleDataType_t sample_type_of(DType dtype);
+
 struct CodecOutput {
   nvimgcodecSampleFormat_t format;
   nvimgcodecColorSpec_t color;
@@ -24,6 +26,7 @@ struct CodecOutput {
 struct DecodeSteps {
   CodecOutput format;
   DType samples;                    // type delivered by the codec
+  int precision;                    // bits of a sample, or 0 for all of its type
   ImageShape stored;                // extents of the part as stored, with the codec's channels
   std::optional<CropWindow> part;   // in the stored image
   Orientation orientation;

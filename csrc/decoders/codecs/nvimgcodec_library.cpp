@@ -73,8 +73,13 @@ void load_nvimgcodec(const std::string& library_path, const std::vector<std::str
 
 void load_gpu_extensions(const std::vector<std::string>& extension_paths) {
   if (!loaded->gpu_extensions.empty()) return;
-  std::vector<nvimgcodecExtensionModuleEntryFunc_t> entries;
-  for (const auto& path : extension_paths) entries.push_back(open_extension(path, loaded->patched));
+  std::map<std::string, nvimgcodecExtensionModuleEntryFunc_t> entries;
+  for (const auto& path : extension_paths) {
+    // libnvjpeg_ext.so.0.9.0 is "nvjpeg".
+    const size_t begin = path.rfind("/lib") + 4, end = path.find("_ext", begin);
+    if (begin < 4 || end == std::string::npos) fail("decoders.image: ", path, " is not an extension of nvImageCodec");
+    entries[path.substr(begin, end - begin)] = open_extension(path, loaded->patched);
+  }
   loaded->gpu_extensions = std::move(entries);
 }
 

@@ -6,6 +6,7 @@
 
 #include <nvimgcodec.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -33,7 +34,7 @@ struct NvimgcodecLibrary {
   // extensions print "Failed to load nvjpeg library!" on every machine without a GPU.
   std::vector<nvimgcodecExtensionModuleEntryFunc_t> extensions;
   std::vector<nvimgcodecExtensionModuleEntryFunc_t> tiff_extensions;  // only libtiff
-  std::vector<nvimgcodecExtensionModuleEntryFunc_t> gpu_extensions;  // empty until a GPU decodes
+  std::map<std::string, nvimgcodecExtensionModuleEntryFunc_t> gpu_extensions;  // by name ("nvjpeg"); empty until a GPU decodes
   bool patched = false;
 };
 

@@ -93,6 +93,7 @@ HostBlock PinnedMemory::take(size_t bytes) {
       return block;
     }
   }
+  // Outside of the lock: pinning memory takes milliseconds and may wait for the device.
   check_cuda(cudaHostAlloc(&block.data, block.bytes, cudaHostAllocDefault), "decoders.image: pinned memory");
   std::lock_guard<std::mutex> lock(mutex_);
   all_[block.data] = {size, make_event()};
@@ -102,13 +103,13 @@ HostBlock PinnedMemory::take(size_t bytes) {
 void PinnedMemory::give_back(void* data, cudaStream_t stream) {
   std::lock_guard<std::mutex> lock(mutex_);
   const Block& block = all_.at(data);
+  // The stream may still copy from the block; take() passes over it until this event has come.
   check_cuda(cudaEventRecord(block.idle, stream), "decoders.image");
   free_[block.size].push_back(data);
 }
 
 GpuDecoder::GpuDecoder(int device, PinnedMemory& pinned, bool hardware) : device_(device), pinned_(pinned), hardware_(hardware) {
-  const NvimgcodecLibrary& library = nvimgcodec();
-  if (library.gpu_extensions.empty()) fail("nvImageCodec's GPU decoders are not loaded");
+  if (nvimgcodec().gpu_extensions.empty()) fail("nvImageCodec's GPU decoders are not loaded");
   // Restoring the device with cudaSetDevice would create a context on GPU 0, the initial device of every thread.
   const StreamScope scope(nullptr, device);
   check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "decoders.image");
@@ -123,50 +124,78 @@ GpuDecoder::GpuDecoder(int device, PinnedMemory& pinned, bool hardware) : device
   pinned_memory_.pinned_malloc = allocate_pinned;
   pinned_memory_.pinned_free = free_pinned;
   pinned_memory_.pinned_ctx = this;
-  auto extensions = library.extensions;
-  extensions.insert(extensions.end(), library.gpu_extensions.begin(), library.gpu_extensions.end());
-  instance_ = std::make_unique<CodecInstance>(extensions);
 }
 
-nvimgcodecDecoder_t GpuDecoder::decoder(const std::string& options) {
-  const auto found = decoders_.find(options);
+GpuDecoder::Codec GpuDecoder::find_codec(GpuCodec codec, const std::string& options) {
+  const NvimgcodecLibrary& library = nvimgcodec();
+  const bool is_jpeg = codec == GpuCodec::jpeg || codec == GpuCodec::lossless_jpeg;
+  const std::string extension = is_jpeg ? "nvjpeg" : codec == GpuCodec::tiff ? "nvtiff" : "nvjpeg2k";
+  // Options are those of JPEG.
+  const auto key = std::make_pair(extension, is_jpeg ? options : std::string());
+  const auto found = decoders_.find(key);
   if (found != decoders_.end()) return found->second;
-  CodecBackend backend;
-  backend.kind = hardware_ ? NVIMGCODEC_BACKEND_KIND_HW_GPU_ONLY : NVIMGCODEC_BACKEND_KIND_HYBRID_CPU_GPU;
-  backend.device = device_;
-  backend.device_memory = &device_memory_;
-  backend.pinned_memory = &pinned_memory_;
-  return decoders_[options] = instance_->make_decoder(backend, options);
+  Codec result;
+  const auto entry = library.gpu_extensions.find(extension);
+  if (entry != library.gpu_extensions.end()) {
+    auto& instance = instances_[extension];
+    if (!instance) {
+      auto extensions = is_jpeg ? library.extensions : std::vector<nvimgcodecExtensionModuleEntryFunc_t>();
+      extensions.push_back(entry->second);
+      try {
+        instance = std::make_unique<CodecInstance>(extensions);
+      } catch (const std::exception&) {
+        // Without nvJPEG there is no decoding on the GPU at all; the other formats are optional.
+        if (is_jpeg) throw;
+        return decoders_[key] = {};  // the CPU decodes these files
+      }
+    }
+    CodecBackend backend;
+    backend.kind = hardware_ ? NVIMGCODEC_BACKEND_KIND_HW_GPU_ONLY
+                   : is_jpeg ? NVIMGCODEC_BACKEND_KIND_HYBRID_CPU_GPU
+                             : NVIMGCODEC_BACKEND_KIND_GPU_ONLY;
+    backend.device = device_;
+    backend.device_memory = &device_memory_;
+    backend.pinned_memory = &pinned_memory_;
+    result = {instance.get(), instance->make_decoder(backend, key.second)};
+  }
+  return decoders_[key] = result;
 }
 
-std::vector<char> GpuDecoder::issue(const std::vector<GpuJob>& jobs, const std::string& options) {
+std::vector<char> GpuDecoder::issue(GpuCodec codec, const std::vector<GpuJob>& jobs, const std::string& options) {
   std::string messages;
   CaptureOutput capture(messages);
   const NvimgcodecLibrary& library = nvimgcodec();
   std::vector<char> issued(jobs.size(), 0);
-  const auto codec = decoder(options);
-  if (!codec) return issued;
+  const Codec found = find_codec(codec, options);
+  if (!found.decoder) return issued;
 
-  files_.resize(std::max(files_.size(), jobs.size()), nullptr);
-  parts_.resize(files_.size(), nullptr);
-  images_.resize(files_.size(), nullptr);
+  const nvimgcodecInstance_t instance = found.instance->handle();
+  auto& [files, parts, images] = handles_[found.instance];
+  // They only grow: the library reuses an object whose handle it is given.
+  files.resize(std::max(files.size(), jobs.size()), nullptr);
+  parts.resize(files.size(), nullptr);
+  images.resize(files.size(), nullptr);
   std::vector<nvimgcodecCodeStream_t> sources;
   std::vector<nvimgcodecImage_t> targets;
   std::vector<size_t> which;
   for (size_t k = 0; k < jobs.size(); ++k) {
     const GpuJob& job = jobs[k];
-    if (library.CodeStreamCreateFromHostMem(instance_->handle(), &files_[k], job.file.data, job.file.size, nullptr) != NVIMGCODEC_STATUS_SUCCESS)
-      continue;
-    if (job.steps.part && view_part(library, files_[k], *job.steps.part, &parts_[k]) != NVIMGCODEC_STATUS_SUCCESS) continue;
+    // A copy whose bytes are no longer those that were checked.
+    if (job.file.size == 0) continue;
+    if (library.CodeStreamCreateFromHostMem(instance, &files[k], job.file.data, job.file.size, nullptr) != NVIMGCODEC_STATUS_SUCCESS) continue;
+    // The memory has the size of our header. A file that the codec's parser reads differently must not be decoded to it.
+    auto info = nvimgcodec_struct<nvimgcodecImageInfo_t>(NVIMGCODEC_STRUCTURE_TYPE_IMAGE_INFO);
+    if (library.CodeStreamGetImageInfo(files[k], &info) != NVIMGCODEC_STATUS_SUCCESS || !is_same_header(job.header, info)) continue;
+    if (job.steps.part && view_part(library, files[k], *job.steps.part, &parts[k]) != NVIMGCODEC_STATUS_SUCCESS) continue;
     auto target = codec_image(job.steps, job.samples, NVIMGCODEC_IMAGE_BUFFER_KIND_STRIDED_DEVICE);
     target.cuda_stream = stream_;
-    if (library.ImageCreate(instance_->handle(), &images_[k], &target) != NVIMGCODEC_STATUS_SUCCESS) continue;
-    sources.push_back(job.steps.part ? parts_[k] : files_[k]);
-    targets.push_back(images_[k]);
+    if (library.ImageCreate(instance, &images[k], &target) != NVIMGCODEC_STATUS_SUCCESS) continue;
+    sources.push_back(job.steps.part ? parts[k] : files[k]);
+    targets.push_back(images[k]);
     which.push_back(k);
   }
   if (sources.empty()) return issued;
-  const auto outcomes = decode_images(codec, sources, targets);
+  const auto outcomes = decode_images(found.decoder, sources, targets);
   check_cuda(cudaEventRecord(calls_[call_], stream_), "decoders.image");
   call_ = (call_ + 1) % static_cast<int>(std::size(calls_));
   for (size_t k = 0; k < which.size(); ++k) issued[which[k]] = outcomes[k] == NVIMGCODEC_PROCESSING_STATUS_SUCCESS;
@@ -179,6 +208,7 @@ void* GpuDecoder::staging(size_t bytes) {
   Block& block = blocks_[block_];
   check_cuda(cudaEventSynchronize(block.copied), "decoders.image");
   if (block.memory.bytes < bytes) {
+    // Its upload has ended, so that another decoder may take it.
     if (block.memory.data) pinned_.give_back(block.memory.data, stream_);
     block.memory = {nullptr, 0};
     block.memory = pinned_.take(bytes);
@@ -192,6 +222,12 @@ void GpuDecoder::upload(void* device_memory, size_t bytes) {
   check_cuda(cudaEventRecord(block.copied, stream_), "decoders.image");
 }
 
+void GpuDecoder::follow(cudaStream_t other) {
+  // An event may be recorded again: a stream that waits for it has taken its earlier state.
+  check_cuda(cudaEventRecord(issued_, other), "decoders.image");
+  check_cuda(cudaStreamWaitEvent(stream_, issued_, 0), "decoders.image");
+}
+
 void GpuDecoder::join(cudaStream_t other) {
   check_cuda(cudaEventRecord(issued_, stream_), "decoders.image");
   check_cuda(cudaStreamWaitEvent(other, issued_, 0), "decoders.image");
@@ -200,6 +236,7 @@ void GpuDecoder::join(cudaStream_t other) {
 bool GpuDecoder::is_behind() { return outcome(cudaEventQuery(calls_[call_])) != 0; }
 
 GpuDecoders& GpuDecoders::of(int device) {
+  // Never destroyed: a thread may decode while the process exits, and CUDA is gone before static objects are.
   static auto* mutex = new std::mutex;
   static auto* all = new std::map<int, std::unique_ptr<GpuDecoders>>;
   std::lock_guard<std::mutex> lock(*mutex);
@@ -208,6 +245,7 @@ GpuDecoders& GpuDecoders::of(int device) {
   return *found;
 }
 
+// As many decoders exist as threads have ever decoded at the same time.
 std::unique_ptr<GpuDecoder> GpuDecoders::take() {
   {
     std::lock_guard<std::mutex> lock(mutex_);

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decodes JPEGs with nvImageCodec on a GPU, to memory of the caller. The calling thread does the CPU's part of the work.
+// Decodes images with nvImageCodec on a GPU, to memory of the caller. The calling thread does the CPU's part of the work.
 #pragma once
 
 #ifdef USE_CUDA
 
 #include "decoders/codecs/codec_instance.h"
 #include "decoders/codecs/codec_output.h"
+#include "decoders/gpu/gpu_codecs.h"
 #include "decoders/gpu/waiting_images.h"
 #include "ndd/cuda.h"
 #include "ndd/stream/host_memory.h"
@@ -23,6 +24,7 @@ namespace ndd {
 
 struct GpuJob {
   EncodedImage file;
+  ImageHeader header;  // of the file, by our own parser
   DecodeSteps steps;
   void* samples;  // device memory that the codec fills
 };
@@ -57,13 +59,15 @@ class GpuDecoder {
   PinnedMemory& pinned() const { return pinned_; }
   cudaStream_t stream() const { return stream_; }
   // Whether the device has such a decoder. This and the following functions must be called within StreamScope.
-  bool available(const std::string& options) { return decoder(options) != nullptr; }
-  // Issues the decoding of images. Returns for each whether it was accepted; the others need another decoder.
-  std::vector<char> issue(const std::vector<GpuJob>& jobs, const std::string& options);
+  bool available(const std::string& options) { return find_codec(GpuCodec::jpeg, options).decoder != nullptr; }
+  // Issues the decoding of images by a codec. Returns for each whether it was accepted; the others need another decoder.
+  std::vector<char> issue(GpuCodec codec, const std::vector<GpuJob>& jobs, const std::string& options);
   // Returns pinned memory, after waiting for its previous upload.
   void* staging(size_t bytes);
   // Copies from the block that staging() returned last.
   void upload(void* device_memory, size_t bytes);
+  // Waits, on the GPU, for the work of `other` so far.
+  void follow(cudaStream_t other);
   // Makes `other` wait for the work issued so far.
   void join(cudaStream_t other);
   // Whether the GPU has not yet decoded what was issued four calls ago. A GPU that is busy, with a model for instance, is slower than its threads.
@@ -75,27 +79,37 @@ class GpuDecoder {
     cudaEvent_t copied = nullptr;
   };
 
-  nvimgcodecDecoder_t decoder(const std::string& options);
+  // A decoder, and the instance to which it belongs: of each library, because one that fails to start must not disable the others.
+  struct Codec {
+    CodecInstance* instance = nullptr;
+    nvimgcodecDecoder_t decoder = nullptr;  // null if the device has no such decoder
+  };
+  Codec find_codec(GpuCodec codec, const std::string& options);
 
   const int device_;
   PinnedMemory& pinned_;
   const bool hardware_;
   cudaStream_t stream_ = nullptr;
   cudaEvent_t issued_ = nullptr;
-  std::unique_ptr<CodecInstance> instance_;
+  std::map<std::string, std::unique_ptr<CodecInstance>> instances_;  // by extension
   nvimgcodecDeviceAllocator_t device_memory_;  // referred to by the decoders
   nvimgcodecPinnedAllocator_t pinned_memory_;
-  std::map<std::string, nvimgcodecDecoder_t> decoders_;  // null if the device has no such decoder
-  std::vector<nvimgcodecCodeStream_t> files_, parts_;  // reused by every call
-  std::vector<nvimgcodecImage_t> images_;
+  std::map<std::pair<std::string, std::string>, Codec> decoders_;  // by extension and options
+  // Reused by every call; those of one instance cannot be used by another.
+  struct Handles {
+    std::vector<nvimgcodecCodeStream_t> files, parts;
+    std::vector<nvimgcodecImage_t> images;
+  };
+  std::map<CodecInstance*, Handles> handles_;
   Block blocks_[2];
   int block_ = 0;
   cudaEvent_t calls_[4] = {};  // recorded after the latest calls of issue(), in turn
   int call_ = 0;
 };
 
+// How many images each engine has decoded; refused: images that an engine of the GPU rejected, which another one decoded.
 struct DecodeCounts {
-  std::atomic<int64_t> hardware{0}, cuda{0}, cpu{0}, refused{0};  // refused: images that the first two rejected
+  std::atomic<int64_t> hardware{0}, codecs[kGpuCodecs]{}, cpu{0}, refused{0};
 };
 
 class JpegEngine;

@@ -2,10 +2,12 @@
 // The kernels of the image decoders with device="gpu": files in host memory, pixels on the GPU.
 //
 // Baseline JPEGs go to the hardware engine, which has a thread of its own (jpeg_engine.h), and to CUDA, on the CPU threads of the context; both take them
-// from one queue (waiting_images.h). Every other file, and those that the two reject, is decoded by the CPU to pinned memory and uploaded. Each
-// decoder has its own stream, and the stream of the call waits for it. The tasks run on the CPU stream, so the call returns immediately.
+// from one queue (waiting_images.h). The threads give other files to the GPU's codecs too (gpu_codecs.h). What is left, and what the codecs reject, is
+// decoded by the CPU to pinned memory and uploaded. Each decoder has its own stream, and the stream of the call waits for it. The tasks run on the CPU
+// stream, so the call returns immediately.
+#include "decoders/gpu/device_images.h"
+#include "decoders/gpu/gpu_codecs.h"
 #include "decoders/image_samples.h"
-#include "decoders/jpeg/scans.h"
 
 #ifdef USE_CUDA
 
@@ -17,6 +19,8 @@
 #include "ndd/stream/scheduler.h"
 
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 
 namespace ndd {
 namespace {
@@ -25,9 +29,17 @@ namespace {
 // may differ from run to run. Any other value is used as it is, which makes runs reproducible.
 constexpr double kDefaultHardwareLoad = 0.65;
 
-bool suits_gpu(const EncodedImage& file, const ImageHeader& header) {
-  return header.codec == "jpeg" && header.dtype == DType::uint8 && !header.is_cmyk && (header.channels == 1 || header.channels == 3) &&
-         is_baseline_jpeg(file);
+bool suits_engine(const EncodedImage& file, const ImageHeader& header) {
+  return suits_hardware(file) && gpu_codec_of(file, header) == GpuCodec::jpeg;
+}
+
+// nvImageCodec 0.9.0 is reported to fail or crash on some GPUs when it decodes regions. With TORCH_NDD_GPU_REGIONS=0 JPEGs are decoded whole.
+bool decodes_regions() {
+  static const bool allowed = [] {
+    const char* text = std::getenv("TORCH_NDD_GPU_REGIONS");
+    return !text || std::strcmp(text, "0") != 0;
+  }();
+  return allowed;
 }
 
 // Chooses the share of a batch that the user gives to the engine.
@@ -39,7 +51,7 @@ std::vector<int64_t> choose_for_engine(const Samples& files, ImageType type, dou
   for (int64_t i = 0; i < files.size() && chosen.size() < wanted; ++i) {
     try {
       const ImageHeader header = decoder->read_header(encoded_image(files, i));
-      if (!suits_gpu(encoded_image(files, i), header)) continue;
+      if (!suits_engine(encoded_image(files, i), header)) continue;
       // The hardware decodes one format per call; only ImageType::any has several.
       if (type == ImageType::any && channels != 0 && channels != header.channels) continue;
       channels = header.channels;
@@ -81,6 +93,7 @@ class GpuCall final : public EngineBatch {
     std::vector<int64_t> images;
     do {
       images = decoders_.queue.take_for_thread(*this, scheduler().default_pool()->limit, is_last);
+      const Taken taken{decoders_.queue, static_cast<int64_t>(images.size())};
       decode(images);
     } while (is_last && !images.empty());
   }
@@ -99,9 +112,17 @@ class GpuCall final : public EngineBatch {
 
  private:
   struct Image {
+    std::vector<uint8_t> rewritten;  // what the codec gets in place of the file, if anything
     GpuJob job;
-    ImageShape shape;
     std::optional<CudaBuffer> stored;  // the codec's samples, if they are not the output
+    DevicePixels pixels;  // the steps that remain then
+  };
+
+  // Images that a thread decodes in its scope, even if one of them fails.
+  struct Taken {
+    ImageQueue& queue;
+    int64_t images;
+    ~Taken() { queue.report_decoded(images); }
   };
 
   static bool is_tuned(double load) { return load == kDefaultHardwareLoad; }
@@ -110,22 +131,80 @@ class GpuCall final : public EngineBatch {
     if (--to_end_ == 0 && done_) cudaEventRecord(done_, stream_);  // an error of the device is reported by its next user
   }
 
-  Image prepare(int64_t i, const ImageHeader& header) const {
-    Image image{{encoded_image(files_, i), {}, images_.data(i)}, shape_of(images_, i), {}};
-    image.job.steps = decode_steps(header, options_of(whole_, windows_, i), image.shape, images_.dtype());
-    if (!image.job.steps.whole()) {
-      image.stored.emplace(image.shape.height * image.shape.width * image.job.steps.format.channels);
-      image.job.samples = image.stored->data();
+  Image prepare(int64_t i, const ImageHeader& header, GpuCodec codec) const {
+    const EncodedImage file = encoded_image(files_, i);
+    const DecodeOptions options = options_of(whole_, windows_, i);
+    const ImageShape shape = shape_of(images_, i);
+    // What follows the codec does not depend on who cuts the window out.
+    const DecodeSteps steps = decode_steps(header, options, shape, images_.dtype());
+    Image image{{}, {file, header, steps, images_.data(i)}, {}, {}};
+    if (codec == GpuCodec::tiff) image.rewritten = one_page_tiff(file);
+    // The caller could change its file between our check and the codec's reading, but not this copy.
+    if (codec == GpuCodec::lossless_jpeg) image.rewritten.assign(file.data, file.data + file.size);
+    DecodeSteps& requested = image.job.steps;
+    const bool cuts = steps.part && (!converts_colors(codec) || !decodes_regions());
+    if (!converts_colors(codec)) {
+      requested = whole_image_steps(codec, file, header);
+    } else if (cuts) {
+      requested.part.reset();
+      requested.stored = {header.height, header.width, requested.format.channels};
     }
+    // The codec can write to the output itself only if no step is left.
+    const bool same_colors = converts_colors(codec) ? steps.ordered : options.type == ImageType::any || keeps_channels(options.type, header.channels);
+    const bool same_samples = requested.samples == images_.dtype() && requested.precision % 8 == 0;
+    if (!cuts && !steps.orient() && same_colors && same_samples) return image;
+    image.stored.emplace(requested.stored.height * requested.stored.width * requested.stored.channels *
+                         static_cast<int64_t>(item_bytes(requested.samples)));
+    image.job.samples = image.stored->data();
+    const int bits = requested.precision ? requested.precision : 8;
+    image.pixels = {image.job.samples,
+                    requested.samples,
+                    bits,
+                    requested.format.channels,
+                    requested.stored.width,
+                    cuts ? steps.part->y : 0,
+                    cuts ? steps.part->x : 0,
+                    steps.orientation,
+                    same_colors ? ImageType::any : options.type,
+                    shape.height,
+                    shape.width,
+                    static_cast<int>(shape.channels),
+                    images_.data(i),
+                    images_.dtype()};
     return image;
   }
 
-  void finish(int64_t i, const Image& image, cudaStream_t stream) const {
-    const DecodeSteps& steps = image.job.steps;
-    if (steps.whole()) return;
-    finish_pixels({static_cast<const uint8_t*>(image.job.samples), steps.orientation, !steps.ordered, steps.format.channels, image.shape.height,
-                   image.shape.width, images_.data(i), images_.dtype()},
-                  stream);
+  // The remaining steps of an image that lies in the memory of the GPU, which are all that there is to do.
+  void finish_device_image(int64_t i, const DeviceImage& image, cudaStream_t stream) const {
+    const ImageHeader header = header_of_device_image(image);
+    const ImageShape shape = shape_of(images_, i);
+    const DecodeOptions options = options_of(whole_, windows_, i);
+    const CropWindow part = options.window.value_or(CropWindow{0, 0, image.height, image.width});
+    const bool same_colors = options.type == ImageType::any || keeps_channels(options.type, header.channels);
+    finish_pixels(
+        {image.data, header.dtype, static_cast<int>(image.bits), header.channels, image.width, part.y, part.x, Orientation{},
+         same_colors ? ImageType::any : options.type, shape.height, shape.width, static_cast<int>(shape.channels), images_.data(i), images_.dtype()},
+        stream);
+  }
+
+  // Turns a copy of which other bytes have been checked into an empty file, which every codec refuses.
+  static void check_copy(ImageDecoder& decoder, GpuJob& job, GpuCodec codec) {
+    try {
+      const ImageHeader now = decoder.read_header(job.file), &then = job.header;
+      const bool same = now.height == then.height && now.width == then.width && now.channels == then.channels && now.dtype == then.dtype;
+      if (same && gpu_codec_of(job.file, now) == codec) return;
+    } catch (const std::exception&) {
+      // the CPU reports the error
+    }
+    job.file = {};
+  }
+
+  static bool keeps_channels(ImageType type, int channels) {
+    return (type == ImageType::gray && channels == 1) || (type == ImageType::rgb && channels == 3);
+  }
+
+  static void finish(const Image& image, cudaStream_t stream) {
+    if (image.stored) finish_pixels(image.pixels, stream);
   }
 
   void check_shape(int64_t i, const ImageHeader& header) const {
@@ -151,9 +230,9 @@ class GpuCall final : public EngineBatch {
           const ImageHeader header = cpu->read_header(encoded_image(files_, i));
           check_shape(i, header);
           // The hardware decodes one format per call; only ImageType::any has several.
-          if (suits_gpu(encoded_image(files_, i), header) && (whole_.type != ImageType::any || channels == 0 || channels == header.channels)) {
+          if (suits_engine(encoded_image(files_, i), header) && (whole_.type != ImageType::any || channels == 0 || channels == header.channels)) {
             channels = header.channels;
-            images.push_back(prepare(i, header));
+            images.push_back(prepare(i, header, GpuCodec::jpeg));
             jobs.push_back(images.back().job);
             prepared.push_back(i);
             continue;
@@ -169,10 +248,10 @@ class GpuCall final : public EngineBatch {
     // output. (Memory of this decoder is unused: the engine's thread has waited for its previous group.)
     check_cuda(cudaEventSynchronize(begin_), op_.c_str());
     const Join join(decoder, stream_);
-    const std::vector<char> issued = decoder.issue(jobs, gpu_options_);
+    const std::vector<char> issued = decoder.issue(GpuCodec::jpeg, jobs, gpu_options_);
     for (size_t k = 0; k < prepared.size(); ++k) {
       if (issued[k]) {
-        finish(prepared[k], images[k], decoder.stream());
+        finish(images[k], decoder.stream());
         ++decoders_.counts.hardware;
       } else {
         refused.push_back(prepared[k]);
@@ -197,33 +276,49 @@ class GpuCall final : public EngineBatch {
         if (!error) error = std::current_exception();
       }
     };
-    std::vector<Image> images;
-    std::vector<GpuJob> jobs;
-    std::vector<int64_t> for_cuda, for_cpu;
+    // By codec, because each one takes its files in one call.
+    std::vector<Image> images[kGpuCodecs];
+    std::vector<int64_t> for_gpu[kGpuCodecs], for_cpu;
     const bool uses_cuda = !tuned_ || !decoder->is_behind();
     for (const int64_t i : samples) {
       try_image(i, [&] {
-        const ImageHeader header = cpu->read_header(encoded_image(files_, i));
+        const EncodedImage file = encoded_image(files_, i);
+        const ImageHeader header = cpu->read_header(file);
         check_shape(i, header);
-        if (uses_cuda && suits_gpu(encoded_image(files_, i), header)) {
-          images.push_back(prepare(i, header));
-          jobs.push_back(images.back().job);
-          for_cuda.push_back(i);
+        if (header.codec == kDeviceCodec) return finish_device_image(i, find_device_image(file), decoder->stream());
+        // The CPU has no decoder for lossless JPEGs of 16 bits.
+        const GpuCodec codec = gpu_codec_of(file, header);
+        const auto number = static_cast<size_t>(codec);
+        if (codec != GpuCodec::none && (uses_cuda || codec == GpuCodec::lossless_jpeg)) {
+          images[number].push_back(prepare(i, header, codec));
+          for_gpu[number].push_back(i);
         } else {
           for_cpu.push_back(i);
         }
       });
     }
-    const std::vector<char> issued = jobs.empty() ? std::vector<char>() : decoder->issue(jobs, gpu_options_);
-    for (size_t k = 0; k < for_cuda.size(); ++k) {
-      if (issued[k]) {
-        finish(for_cuda[k], images[k], decoder->stream());
-        ++decoders_.counts.cuda;
-      } else {
-        for_cpu.push_back(for_cuda[k]);
-        ++decoders_.counts.refused;
+    for (size_t codec = 0; codec < kGpuCodecs; ++codec) {
+      if (images[codec].empty()) continue;
+      std::vector<GpuJob> jobs;
+      for (const Image& image : images[codec]) {
+        jobs.push_back(image.job);
+        if (image.rewritten.empty()) continue;
+        jobs.back().file = {image.rewritten.data(), image.rewritten.size()};
+        // Codecs for whole images write as much as they read in the header. It cannot change in this copy, which is checked once more.
+        check_copy(*cpu.operator->(), jobs.back(), static_cast<GpuCodec>(codec));
+      }
+      const std::vector<char> issued = decoder->issue(static_cast<GpuCodec>(codec), jobs, gpu_options_);
+      for (size_t k = 0; k < jobs.size(); ++k) {
+        if (issued[k]) {
+          finish(images[codec][k], decoder->stream());
+          ++decoders_.counts.codecs[codec];
+        } else {
+          for_cpu.push_back(for_gpu[codec][k]);
+          ++decoders_.counts.refused;
+        }
       }
     }
+    // Last, so that the GPU works meanwhile.
     for (const int64_t i : for_cpu) try_image(i, [&] { decode_on_cpu(i, cpu, *decoder); });
     if (error) std::rethrow_exception(error);
   }
@@ -304,17 +399,44 @@ NDD_KERNEL(decoders_image_slice, CUDA, decode_image_gpu)
 
 #endif
 
-// Fills `counts` with the number of images that the engines of a GPU have decoded so far: hardware, cuda, cpu; and refused.
+// Fills `counts` with the number of images that the engines of a GPU have decoded so far: hardware, the codecs from `jpeg` on, cpu; and refused.
 NDD_EXPORT(release, void, ndd_gpu_decode_counts, ([[maybe_unused]] int device, int64_t* counts)) {
-  std::fill(counts, counts + 4, 0);
+  std::fill(counts, counts + ndd::kGpuCodecs + 2, 0);
 #ifdef USE_CUDA
   const ndd::DecodeCounts& totals = ndd::GpuDecoders::of(device).counts;
-  counts[0] = totals.hardware;
-  counts[1] = totals.cuda;
-  counts[2] = totals.cpu;
-  counts[3] = totals.refused;
+  *counts++ = totals.hardware;
+  for (size_t codec = 1; codec < ndd::kGpuCodecs; ++codec) *counts++ = totals.codecs[codec];
+  *counts++ = totals.cpu;
+  *counts = totals.refused;
 #endif
 }
 
-// For tests without a GPU.
-NDD_EXPORT(keep, int, ndd_is_baseline_jpeg, (const uint8_t* data, int64_t size)) { return ndd::is_baseline_jpeg({data, static_cast<size_t>(size)}); }
+// Issues the decoding of a JPEG 2000 codestream on the current stream, to dense rows of samples of 1 or 2 bytes. Returns whether it was accepted. The
+// caller has checked the codestream.
+NDD_EXPORT(release, int, ndd_issue_jpeg2000,
+           ([[maybe_unused]] const uint8_t* data, [[maybe_unused]] int64_t size, [[maybe_unused]] int64_t height, [[maybe_unused]] int64_t width,
+            [[maybe_unused]] int channels, [[maybe_unused]] int bits, [[maybe_unused]] void* out)) {
+#ifdef USE_CUDA
+  try {
+    using namespace ndd;
+    ImageHeader header = header_of_device_image({out, height, width, channels, bits});
+    header.codec = "jpeg2k";
+    const EncodedImage file{data, static_cast<size_t>(size)};
+    DecodeSteps steps = whole_image_steps(GpuCodec::jpeg2000, file, header);
+    steps.precision = bits;
+    GpuDecoders& decoders = GpuDecoders::of(current_cuda_device());
+    const cudaStream_t stream = current_cuda_stream();
+    GpuDecoderLease decoder(decoders);
+    const StreamScope scope(decoder->stream(), decoders.device());
+    decoder->follow(stream);
+    const bool issued = decoder->issue(GpuCodec::jpeg2000, {{file, header, steps, out}}, {})[0];
+    decoder->join(stream);
+    ++(issued ? decoders.counts.codecs[static_cast<size_t>(GpuCodec::jpeg2000)] : decoders.counts.refused);
+    return issued;
+  } catch (const std::exception&) {
+    return 0;  // the CPU decodes it, or reports what is wrong with the device
+  }
+#else
+  return 0;
+#endif
+}

@@ -27,12 +27,15 @@ JpegEngine::JpegEngine(int device, PinnedMemory& pinned, ImageQueue& queue) : de
 
 void JpegEngine::run() {
   const int size = images_at_once(device_);
+  // Two lanes: the CPU parses the headers of one group while the engine decodes the other.
   for (int turn = 0;; turn ^= 1) {
     Lane& lane = lanes_[turn];
     finish(lane);
+    // Read before the look into the queue: a batch that comes in between ends the wait.
     int64_t arrivals = queue_.arrivals();
     ImageQueue::Group group = queue_.take_group(size);
     while (group.images.empty()) {
+      // Nothing to prepare: only then wait for the other lane, whose images are due in any case.
       finish(lanes_[turn ^ 1]);
       queue_.wait_for_arrival(arrivals);
       arrivals = queue_.arrivals();
@@ -49,6 +52,7 @@ void JpegEngine::decode(Lane& lane, const ImageQueue::Group& group) {
     const StreamScope scope(lane.decoder->stream(), device_);
     if (!lane.decoded) check_cuda(cudaEventCreateWithFlags(&lane.decoded, cudaEventDisableTiming | cudaEventBlockingSync), "decoders.image");
     auto& batch = static_cast<EngineBatch&>(*group.batch);
+    // Kept until the engine has read them: the batch may be gone before.
     lane.files = {batch.files()};
     refused = batch.decode_by_engine(*lane.decoder, group.images);
     lane.is_busy = refused.size() < group.images.size();

@@ -11,8 +11,13 @@ namespace ndd {
 
 namespace {
 
-// Images that a thread takes from a long batch: one call of the codec for several costs less. Near the end threads take single ones.
-constexpr int64_t kMaxTogether = 4;
+// Images that a thread takes while many are waiting: each call of the codec synchronizes streams. Near the end threads take single ones.
+constexpr int64_t kMaxTogether = 8;
+
+// The latest groups over which the images of threads are averaged: threads may decode for longer than the engine for several groups.
+constexpr int kCountedGroups = 8;
+// Where threads had no images left, they would have decoded more. If the engine gets nothing for that reason, the count is forgotten slowly.
+constexpr double kIdleFactor = 1.25, kForgotten = 31.0 / 32;
 
 }  // namespace
 
@@ -28,6 +33,8 @@ WaitingBatch::WaitingBatch(int64_t images, const std::vector<int64_t>& reserved,
 void ImageQueue::add(WaitingBatch& batch) {
   const std::lock_guard<std::mutex> lock(mutex_);
   batches_.push_back(&batch);
+  // A batch whose images are all reserved for the engine gives the threads nothing to do.
+  threads_idle_ = threads_idle_ && !has_images_for_threads();
   ++arrivals_;
   arrived_.notify_all();
 }
@@ -35,15 +42,15 @@ void ImageQueue::add(WaitingBatch& batch) {
 void ImageQueue::remove(WaitingBatch& batch) {
   std::unique_lock<std::mutex> lock(mutex_);
   batches_.remove(&batch);
+  // The engine still points at the batch while it prepares a group of it; the caller frees it afterwards.
   reported_.wait(lock, [&] { return batch.preparing_ == 0; });
 }
 
-int64_t ImageQueue::take_from(std::deque<int64_t>& images, int64_t count, bool from_end, std::vector<int64_t>& taken) {
+void ImageQueue::take_from(std::deque<int64_t>& images, int64_t count, bool from_end, std::vector<int64_t>& taken) {
   count = std::min(count, static_cast<int64_t>(images.size()));
   const auto begin = from_end ? images.end() - count : images.begin();
   taken.assign(begin, begin + count);
   images.erase(begin, begin + count);
-  return count;
 }
 
 void ImageQueue::close_if_empty(WaitingBatch& batch) {
@@ -51,17 +58,34 @@ void ImageQueue::close_if_empty(WaitingBatch& batch) {
   const auto found = std::find(batches_.begin(), batches_.end(), &batch);
   if (found == batches_.end()) return;
   batches_.erase(found);
+  if (!has_images_for_threads()) threads_idle_ = threads_were_idle_ = true;
   // The count of an engine that gets no images would never change. It is lowered, so that the engine is tried again.
-  if (batch.declined_ && !batch.got_engine_) per_group_ = per_group_ * 3 / 4;
+  if (batch.declined_ && !batch.got_engine_) per_group_ *= kForgotten;
+}
+
+bool ImageQueue::has_images_for_threads() const {
+  return std::any_of(batches_.begin(), batches_.end(), [](const WaitingBatch* batch) { return !batch->shared_.empty(); });
+}
+
+double ImageQueue::round_up_for_threads(int64_t images) const {
+  const int64_t rounds = (images + threads_ - 1) / threads_;
+  return static_cast<double>(rounds * threads_) + static_cast<double>(in_progress_) / 2;
+}
+
+int64_t ImageQueue::estimate_share(const WaitingBatch& batch) const {
+  const auto left = static_cast<int64_t>(batch.shared_.size());
+  // Without an engine, or before its first group, threads count on decoding all of it.
+  if (group_size_ == 0 || batch.is_fixed_ || batch.engine_refuses_) return left;
+  return static_cast<int64_t>(static_cast<double>(left) * per_group_ / (per_group_ + static_cast<double>(group_size_)));
 }
 
 ImageQueue::Group ImageQueue::take_group(int64_t size) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  // The first batch of which the engine ends a group before the threads, which take images in order, come to it. If there is none, the last of several
-  // batches: the threads have another one to go on with. Of a single batch the threads decode the rest sooner.
-  const int64_t meanwhile = per_group_ * (groups_ + 1);
+  // The first batch that ends sooner with the engine's help: the group is decoded before the threads would have decoded the batch. If there is none,
+  // the last of several batches: the threads have another one to go on with.
+  const double meanwhile = per_group_ * (groups_ + 1);
   int64_t before = 0, waiting = 0;
-  WaitingBatch *chosen = nullptr, *last = nullptr;
+  WaitingBatch *chosen = nullptr, *rest = nullptr, *last = nullptr;
   for (WaitingBatch* batch : batches_) {
     const auto left = static_cast<int64_t>(batch->shared_.size());
     waiting += left > 0;
@@ -69,16 +93,22 @@ ImageQueue::Group ImageQueue::take_group(int64_t size) {
       chosen = batch;
       break;
     }
-    if (!batch->is_fixed_ && !batch->engine_refuses_ && left >= size) {
-      last = batch;
-      if (before + left - size >= meanwhile) {
-        chosen = batch;
-        break;
+    if (left > 0 && !batch->is_fixed_ && !batch->engine_refuses_) {
+      const bool helps = round_up_for_threads(before + left) > meanwhile;
+      if (left >= size) {
+        last = batch;
+        if (helps) {
+          chosen = batch;
+          break;
+        }
+      } else if (helps && batch->got_engine_ && !rest) {
+        rest = batch;
       }
     }
     before += left;
   }
   if (!chosen && waiting > 1) chosen = last;
+  if (!chosen) chosen = rest;  // takes as long as a whole group, but nothing else is left
   if (!chosen) {
     if (last) last->declined_ = true;
     return {};
@@ -88,7 +118,10 @@ ImageQueue::Group ImageQueue::take_group(int64_t size) {
   chosen->got_engine_ = true;
   group_size_ = size;
   ++chosen->preparing_;
-  if (groups_++ == 0) at_group_ = by_threads_;
+  if (groups_++ == 0) {
+    at_group_ = by_threads_;
+    threads_were_idle_ = threads_idle_;
+  }
   close_if_empty(*chosen);
   return group;
 }
@@ -112,8 +145,16 @@ void ImageQueue::report_group(const Group& group, const std::vector<int64_t>& re
 void ImageQueue::end_group() {
   const std::lock_guard<std::mutex> lock(mutex_);
   --groups_;
-  per_group_ = by_threads_ - at_group_;
+  const auto decoded = static_cast<double>(by_threads_ - at_group_);
+  if (!threads_were_idle_) {
+    // A running average that becomes an exponential one after kCountedGroups groups: files of another size soon count.
+    counted_groups_ = std::min(counted_groups_ + 1, kCountedGroups);
+    per_group_ += (decoded - per_group_) / counted_groups_;
+  } else if (in_progress_ == 0) {
+    per_group_ = std::max(per_group_, round_up_for_threads(by_threads_ - at_group_) * kIdleFactor);  // they would have decoded more
+  }
   at_group_ = by_threads_;
+  threads_were_idle_ = threads_idle_;
 }
 
 int64_t ImageQueue::arrivals() {
@@ -130,18 +171,27 @@ std::vector<int64_t> ImageQueue::take_for_thread(WaitingBatch& batch, int thread
   std::unique_lock<std::mutex> lock(mutex_);
   std::vector<int64_t> taken;
   const auto has_images = [&] { return !batch.refused_.empty() || !batch.shared_.empty(); };
+  // The last thread of a batch must not leave while the engine may still refuse images: they would have no decoder.
   if (is_last) reported_.wait(lock, [&] { return has_images() || (batch.preparing_ == 0 && batch.reserved_.empty()); });
   if (!batch.refused_.empty()) {
     take_from(batch.refused_, 1, false, taken);
   } else {
-    // A fair share of those that the threads will probably take.
-    auto left = static_cast<int64_t>(batch.shared_.size());
-    if (group_size_ > 0 && !batch.is_fixed_ && !batch.engine_refuses_) left = left * per_group_ / (per_group_ + group_size_);
-    const int64_t count = std::clamp<int64_t>(left / (2 * std::max(threads, 1)), 1, kMaxTogether);
-    by_threads_ += take_from(batch.shared_, count, false, taken);
+    // A fair share of those that the threads will probably take. They go on with the next batches, but a few should not have all of this one.
+    threads_ = std::max(threads, 1);
+    int64_t share = 0;
+    for (const WaitingBatch* waiting : batches_) share += estimate_share(*waiting);
+    const int64_t most = std::clamp<int64_t>(estimate_share(batch) / threads_, kMaxTogether / 2, kMaxTogether);
+    take_from(batch.shared_, std::clamp<int64_t>(share / (2 * threads_), 1, most), false, taken);
   }
+  in_progress_ += static_cast<int64_t>(taken.size());
   close_if_empty(batch);
   return taken;
+}
+
+void ImageQueue::report_decoded(int64_t images) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  in_progress_ -= images;
+  by_threads_ += images;
 }
 
 }  // namespace ndd
@@ -165,6 +215,7 @@ NDD_EXPORT(keep, int64_t, ndd_take_for_thread, (void* queue, void* batch, int th
   std::copy(images.begin(), images.end(), taken);
   return static_cast<int64_t>(images.size());
 }
+NDD_EXPORT(keep, void, ndd_report_decoded, (void* queue, int64_t images)) { static_cast<ndd::ImageQueue*>(queue)->report_decoded(images); }
 NDD_EXPORT(keep, int64_t, ndd_take_group, (void* queue, int64_t size, void** batch, int64_t* taken)) {
   const auto group = static_cast<ndd::ImageQueue*>(queue)->take_group(size);
   *batch = group.batch;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/jpeg/libjpeg.h"
 
+#include "decoders/jpeg/scans.h"
 #include "ndd/error.h"
 #include "ndd/python_interface.h"
 
@@ -76,15 +77,13 @@ struct Source {
   }
 };
 
-// Limits the number of scans. A scan of a progressive image can be a few hundred bytes long but costs a pass over all coefficients, so that
-// a small file could take minutes. Encoders write about ten scans. The limit falls with the size of the image, so that the total work is
-// bounded.
+// Limits the number of scans, see max_scans().
 struct Scans {
   jpeg_progress_mgr manager{};
   int max;
   bool exceeded = false;
 
-  explicit Scans(double pixels) : max(static_cast<int>(std::clamp(8.6e9 / pixels, 32.0, 500.0))) {
+  explicit Scans(double pixels) : max(max_scans(pixels)) {
     manager.progress_monitor = [](j_common_ptr info) {
       auto* scans = reinterpret_cast<Scans*>(info->progress);
       if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= scans->max) return;
@@ -189,7 +188,7 @@ bool decode_scaled_jpeg(const ScaledJpeg& image, uint8_t* out) {
     work.row = std::make_unique<uint8_t[]>(static_cast<size_t>(work.info.output_width) * static_cast<size_t>(work.info.output_components));
     if (read_rows(work, image, out)) return true;
   }
-  if (work.scans.exceeded) fail("the image data are damaged: more than ", work.scans.max, " scans, far more than an image of this size needs");
+  if (work.scans.exceeded) reject_scans(work.scans.max);
   return false;
 }
 

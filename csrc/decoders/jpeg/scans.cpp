@@ -2,6 +2,7 @@
 #include "decoders/jpeg/scans.h"
 
 #include "decoders/jpeg/markers.h"
+#include "ndd/error.h"
 
 #include <algorithm>
 #include <array>
@@ -57,51 +58,86 @@ class SentBits {
 // Whether a byte after 0xff belongs to the data of a scan: a stuffed zero, a marker without a length, or a fill byte.
 bool is_data(int code) { return code == 0 || code == 0xff || stands_alone(code); }
 
-}  // namespace
-
-// Damaged files return false wherever the walk ends early: the codec reports what is wrong with them.
-bool lacks_scans(const EncodedImage& jpeg) {
+// Calls work(code, segment, bytes) for each segment from the first frame header on; `segment` begins with its length. Stops where the work returns
+// false and wherever a file is damaged: the codec reports what is wrong with it.
+template <class Work>
+void walk_segments(const EncodedImage& jpeg, Work work) {
   const uint8_t *p = jpeg.data + 2, *end = jpeg.data + jpeg.size;
-  std::optional<SentBits> sent;
   while (p < end && (p = static_cast<const uint8_t*>(std::memchr(p, 0xff, static_cast<size_t>(end - p))))) {
     // A marker and its length.
-    if (end - p < 4) break;
+    if (end - p < 4) return;
     const int code = p[1];
     if (is_data(code)) {
       p += code == 0xff ? 1 : 2;
       continue;
     }
-    if (code == kEoi) break;
+    if (code == kEoi) return;
     const uint8_t* segment = p + 2;
     const size_t length = big16(segment);
-    if (length > static_cast<size_t>(end - segment)) break;
+    if (length > static_cast<size_t>(end - segment) || !work(code, segment, length)) return;
+    // After a scan header its data follow, in which memchr searches for the next marker.
+    p = segment + std::max<size_t>(length, 2);
+  }
+}
+
+}  // namespace
+
+bool lacks_scans(const EncodedImage& jpeg) {
+  std::optional<SentBits> sent;
+  walk_segments(jpeg, [&](int code, const uint8_t* segment, size_t length) {
     if (is_jpeg_frame(code) && !sent) {
       if (code != kProgressive && code != kArithmeticProgressive) return false;
       if (length < 8 || length != 8 + 3 * static_cast<size_t>(segment[7])) return false;
       sent.emplace(segment);
     }
     if (code == kSos && sent) sent->add(segment, length);
-    // After a scan header its data follow, in which memchr searches for the next marker.
-    p = segment + std::max<size_t>(length, 2);
-  }
+    return true;
+  });
   return sent && !sent->is_complete();
 }
 
-bool is_baseline_jpeg(const EncodedImage& image) {
-  if (image.size < 4 || image.data[0] != 0xff || image.data[1] != kSoi) return false;
+int max_scans(double pixels) { return static_cast<int>(std::clamp(8.6e9 / pixels, 32.0, 500.0)); }
+
+bool has_too_many_scans(const EncodedImage& jpeg, double pixels) {
+  const int most = max_scans(pixels);
+  int scans = 0, components = 0;
+  bool is_progressive = false;
+  walk_segments(jpeg, [&](int code, const uint8_t* segment, size_t length) {
+    if (is_jpeg_frame(code) && components == 0 && length >= 8) {
+      components = segment[7];
+      is_progressive = code == kProgressive || code == kArithmeticProgressive;
+    }
+    if (code != kSos) return true;
+    // Of a sequential file whose first scan has all components, nothing else is read. Most files are of this kind, and the search ends here.
+    if (!is_progressive && length >= 3 && segment[2] == components) return false;
+    return ++scans <= most;
+  });
+  return scans > most;
+}
+
+void reject_scans(int most) { fail("the image data are damaged: more than ", most, " scans, far more than an image of this size needs"); }
+
+JpegFrame first_frame(const EncodedImage& image) {
+  JpegFrame frame;
+  if (image.size < 4 || image.data[0] != 0xff || image.data[1] != kSoi) return {};
   for (size_t at = 2; at + 4 <= image.size;) {
-    if (image.data[at] != 0xff) return false;
+    if (image.data[at] != 0xff) return {};
     const int marker = image.data[at + 1];
     if (marker == 0xff) {  // a fill byte
       ++at;
       continue;
     }
-    if (marker == kBaseline) return true;
-    // Stricter than libjpeg: files that are not clearly baseline go to the CPU.
-    if (marker == 0 || stands_alone(marker) || marker == kSoi || marker == kEoi || marker == kSos || is_jpeg_frame(marker)) return false;
-    at += 2 + big16(image.data + at + 2);
+    // Stricter than libjpeg: other bytes between the segments are skipped by some parsers and not by others.
+    if (marker == 0 || stands_alone(marker) || marker == kSoi || marker == kEoi) return {};
+    if (marker == kSos) return frame;
+    const uint8_t* segment = image.data + at + 2;
+    if (is_jpeg_frame(marker)) {
+      if (frame.marker != 0 || image.size - at < 5) return {};
+      frame = {marker, segment[2]};
+    }
+    at += 2 + big16(segment);
   }
-  return false;
+  return {};
 }
 
 }  // namespace ndd

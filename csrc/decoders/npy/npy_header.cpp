@@ -40,6 +40,7 @@ class Literal {
     const size_t end = rest_.find(quote);
     if (end == std::string_view::npos) reject("a string without an end");
     const auto found = rest_.substr(0, end);
+    if (found.find('\0') != found.npos) reject("a string with a zero byte");  // which would end a message about it
     rest_.remove_prefix(end + 1);
     return found;
   }
@@ -99,7 +100,9 @@ constexpr TypeName kTypes[] = {{"b1", DType::boolean, 1}, {"u1", DType::uint8, 1
 
 void set_type(NpyHeader& header, std::string_view descr) {
   // A descr starts with the byte order: < little, > big, | not applicable, = native. Only little-endian machines are supported.
-  const auto name = !descr.empty() && std::strchr("<>|=", descr.front()) ? descr.substr(1) : descr;
+  // Not strchr(), which finds the zero behind the orders too.
+  constexpr std::string_view kOrders = "<>|=";
+  const auto name = !descr.empty() && kOrders.find(descr.front()) != kOrders.npos ? descr.substr(1) : descr;
   const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes), [=](const TypeName& type) { return name == type.name; });
   if (found == std::end(kTypes)) fail("arrays of type '", descr.substr(0, 100), "' are not supported");
   header.dtype = found->dtype;

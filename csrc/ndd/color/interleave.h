@@ -16,6 +16,7 @@ namespace ndd {
 namespace interleave_detail {
 
 #if defined(__x86_64__)
+// A byte shuffle takes its 16 sources from one register, so each output register is made of three shuffles, one per channel, combined by OR.
 // For each of the 48 bytes of 16 pixels, the byte of channel c that goes there; -1 where another channel's byte goes.
 struct Shuffles {
   alignas(16) int8_t order[3][3][16];

@@ -32,6 +32,7 @@ struct ColorImages {
   ColorImage image(const std::string& op, const Samples& in, int64_t i) const {
     const int64_t* shape = in.shape(i) + has_frames;
     const int64_t dims = in.ndim() - has_frames, channel = planar ? 0 : dims - 1;
+    if (dims < 1) fail(op, ": the image must have 1 or 3 channels, sample ", i, " has no dimensions");
     ColorImage image{1, shape[channel], planar};
     for (int64_t d = 0; d < dims; ++d) image.pixels *= d == channel ? 1 : shape[d];
     if (image.channels != 1 && image.channels != 3) fail(op, ": the image must have 1 or 3 channels, sample ", i, " has ", image.channels);

@@ -39,12 +39,6 @@ std::vector<Run> join_runs(const std::vector<Run>& runs, Extend extend) {
   return joined;
 }
 
-inline int64_t multiprocessors() {
-  int count = 1;
-  check_cuda(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, current_cuda_device()), "cudaDeviceGetAttribute");
-  return count;
-}
-
 // `resident` blocks for each multiprocessor, which the kernel's __launch_bounds__ promises.
 inline unsigned resident_blocks(const BatchTiles& tiles, int resident) {
   return static_cast<unsigned>(std::min<int64_t>(tiles.total, resident * multiprocessors()));

@@ -154,6 +154,13 @@ __global__ void __launch_bounds__(kThreads, kResident) run_gpu(const __grid_cons
   });
 }
 
+template <class Make>
+auto make_runs(const int64_t* drawn, const Samples& in, const Samples& out, Make make_functor) {
+  std::vector<Run<decltype(make_functor(0))>> runs;
+  for (int64_t i = 0; i < in.size(); ++i) runs.push_back({make_functor(i), Philox(drawn, i), in.volume(i), in.data(i), out.data(i)});
+  return runs;
+}
+
 template <class F>
 void launch_gpu(const std::string& op, const std::vector<Run<F>>& runs, DType dtype) {
   int64_t most = 0;
@@ -174,11 +181,7 @@ static void add_noise(const std::string& op, const Tensor& words, const Samples&
   using namespace noise_detail;
   const int64_t* drawn = drawn_words(op, words);
 #ifdef __CUDACC__
-  if (in.values().is_cuda()) {
-    std::vector<Run<decltype(make_functor(0))>> runs;
-    for (int64_t i = 0; i < in.size(); ++i) runs.push_back({make_functor(i), Philox(drawn, i), in.volume(i), in.data(i), out.data(i)});
-    return launch_gpu(op, runs, in.dtype());
-  }
+  if (in.values().is_cuda()) return launch_gpu(op, make_runs(drawn, in, out, make_functor), in.dtype());
 #endif
   launch_cpu(op, in.size(), nanoseconds * in.mean_volume(), {words},
              [=](int64_t i) { run_cpu(make_functor(i), Philox(drawn, i), in.data(i), in.volume(i), in.dtype(), out.data(i)); });

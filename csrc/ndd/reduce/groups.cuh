@@ -84,13 +84,13 @@ __global__ void __launch_bounds__(kGroupThreads)
 
 template <class Fold>
 void launch_groups(const char* op, const std::vector<GpuSample>& samples, const Fold& fold, const GpuTypes& types) {
-  constexpr int64_t kBlocks = 132 * 6;  // as many as run concurrently on an H100, so that a launch is a single wave
+  constexpr int64_t kResidentBlocks = 6;  // of a multiprocessor
   int64_t most = 0;
   for (const GpuSample& sample : samples) most = std::max(most, sample.shape.outputs * sample.shape.count);
   const auto item = static_cast<int>(item_bytes(types.in));
   const KernelTable<GpuSample> table(samples);
   const auto count = static_cast<int64_t>(samples.size());
-  const dim3 grid = batch_grid(most * item, kGroupBytes, count, std::max<int64_t>(1, kBlocks / count));
+  const dim3 grid = batch_grid(most * item, kGroupBytes, count, std::max<int64_t>(1, kResidentBlocks * multiprocessors() / count));
   fold_groups<Fold><<<grid, kGroupThreads, 0, current_cuda_stream()>>>(table.rows(), count, fold, types, item);
   check_launch(op);
 }

@@ -185,6 +185,9 @@ struct GpuExtreme {
 };
 
 constexpr int kThreads = 256;
+// Chunks are as long as an H100 needs to be busy: 2048 threads on each of 132 multiprocessors. Constants, not the device's numbers, because the chunks
+// determine the order of a floating-point sum: the same shapes give the same bits on every GPU.
+constexpr int64_t kChunkThreads = 270000, kChunkMultiprocessors = 132;
 
 // The value that distances of output o are measured from: the given center, or the output's first element.
 NDD_HD double center_of(const GpuSample& sample, const GpuTypes& types, int64_t o) {
@@ -319,8 +322,7 @@ void launch_gpu(const char* op, std::vector<GpuSample> samples, const Fold& fold
   if (in_groups(samples, types)) return launch_groups(op, samples, fold, types);
   if (in_rows(samples)) return launch_rows(op, std::move(samples), fold, types);
   const int team = elements <= 64 || side_by_side ? 1 : elements <= 2048 ? 32 : kThreads;
-  // Enough threads to fill the device: 2048 for each of 132 multiprocessors.
-  const int64_t wanted = std::max<int64_t>(1, 270000 / (all * team)), most = std::max<int64_t>(1, elements / (64 * team));
+  const int64_t wanted = std::max<int64_t>(1, kChunkThreads / (all * team)), most = std::max<int64_t>(1, elements / (64 * team));
   const int64_t chunks = std::min({wanted, most, int64_t{4096}}), chunk = std::max<int64_t>(1, (elements + chunks - 1) / chunks);
   int64_t partials = 0;
   for (GpuSample& sample : samples) {

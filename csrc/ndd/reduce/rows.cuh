@@ -21,7 +21,7 @@ constexpr int kShortVectors = 256;  // a warp reads rows of up to 4 KB in two tu
 // Loads of a thread in flight together. A multiprocessor of an H100 needs some 20 KB in flight to read at full bandwidth (computed); four of 16 bytes
 // in 576 threads are 36 KB, of which a chunk's beginning and end leave half. A fourth block would spill registers.
 constexpr int kRowLoads = 4;
-constexpr int kRowBlocks = 3, kMultiprocessors = 132;  // blocks that run concurrently on each multiprocessor, of which an H100 has 132
+constexpr int kRowBlocks = 3;  // that run concurrently on a multiprocessor
 
 // Sets rows and channels; false if the shape does not qualify.
 inline bool find_rows(GpuSample& sample) {
@@ -260,9 +260,8 @@ void launch_rows(const char* op, std::vector<GpuSample> samples, const Fold& fol
     longest = std::max(longest, (sample.shape.count * sample.channels + width - 1) / width);
   }
   const int size = longest <= kShortVectors ? 32 : kRowThreads;
-  // Two waves of blocks, each thread with at least eight vectors. More would spend their time on
-  // starting and on merging.
-  const int64_t wanted = std::max<int64_t>(2 * step, (vectors / (2 * kRowBlocks * kMultiprocessors) + step - 1) / step * step);
+  // Two waves of blocks on an H100, each thread with at least eight vectors. More would spend their time on starting and on merging.
+  const int64_t wanted = std::max<int64_t>(2 * step, (vectors / (2 * kRowBlocks * kChunkMultiprocessors) + step - 1) / step * step);
   const int64_t chunk = size == 32 ? kShortVectors : std::min<int64_t>(wanted, kRowThreads * kMaxTaken);
   int64_t partials = 0, max_chunks = 1, all_rows = 0;
   for (GpuSample& sample : samples) {
@@ -284,7 +283,7 @@ void launch_rows(const char* op, std::vector<GpuSample> samples, const Fold& fol
   const cudaStream_t stream = current_cuda_stream();
   if (finished) check_cuda(cudaMemsetAsync(finished, 0, counter_bytes, stream), op);
   // Warps take several rows each, in a single wave.
-  const int64_t most_blocks = size == 32 ? std::max<int64_t>(1, kRowBlocks * kMultiprocessors / count) : 1 << 16;
+  const int64_t most_blocks = size == 32 ? std::max<int64_t>(1, kRowBlocks * multiprocessors() / count) : 1 << 16;
   const dim3 grid = batch_grid(rows * max_chunks, kRowThreads / size, count, most_blocks);
   fold_rows<Fold><<<grid, kRowThreads, 0, stream>>>(table.rows(), count, fold, size, chunk, types, totals, finished);
   check_launch(op);

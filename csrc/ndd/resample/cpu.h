@@ -17,4 +17,7 @@ struct ResampleJob {
 
 void resample_cpu(const ResampleJob& job);
 
+// The same for several jobs that read one image, whose results are those of resample_cpu.
+void resample_regions(const ResampleJob* jobs, int64_t count);
+
 }  // namespace ndd

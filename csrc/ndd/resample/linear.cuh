@@ -26,12 +26,12 @@ __device__ inline TwoTaps two_taps(const Axis& a, int32_t output) {
 }
 
 // kChannels is 3, or 0 for any number.
-template <class In, int kChannels>
-__global__ void __launch_bounds__(kThreads, 4) linear_kernel(const __grid_constant__ TableRows<TiledSample> samples, int64_t count, DType out) {
+template <class In, int kChannels, class Row = TiledSample>
+__global__ void __launch_bounds__(kThreads, 4) linear_kernel(const __grid_constant__ TableRows<Row> samples, int64_t count, DType out) {
   __shared__ TwoTaps rows[kLinearRows];
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32;
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
-    const TiledSample& s = samples[i];
+    const Row& s = samples[i];
     const int channels = kChannels > 0 ? kChannels : s.channels, height = static_cast<int>(s.vertical.out),
               width = static_cast<int>(s.horizontal.out);
     const int across = (width + kLinearColumns - 1) / kLinearColumns, tiles = (height + kLinearRows - 1) / kLinearRows * across;
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads, 4) linear_kernel(const __grid_consta
         const In* const in = static_cast<const In*>(s.in) + plane * s.in_plane;
         const auto mix = [&](auto tag) {
           using Out = typename decltype(tag)::type;
-          Out* to = static_cast<Out*>(s.out) + plane * s.out_plane + (y + warp) * out_pitch + int64_t{x} * channels;
+          [[maybe_unused]] Out* to = static_cast<Out*>(s.out) + plane * s.out_plane + (y + warp) * out_pitch + int64_t{x} * channels;
           const int64_t step = kThreads / 32 * out_pitch;
 #pragma unroll(kChannels > 0 ? 2 : 1)
           for (int r = warp; r < end; r += kThreads / 32, to += step) {
@@ -70,11 +70,19 @@ __global__ void __launch_bounds__(kThreads, 4) linear_kernel(const __grid_consta
             for (int c = 0; c < (kChannels > 0 ? kChannels : channels); ++c) {
               const float at_left = row.first_weight * read(above_left + c) + row.second_weight * read(below_left + c);
               const float at_right = row.first_weight * read(above_right + c) + row.second_weight * read(below_right + c);
-              to[c] = saturate<Out>(taps.first_weight * at_left + taps.second_weight * at_right);
+              // Rounded to the input's type before it is normalized, as if the image had been written in between.
+              const Out element = saturate<Out>(taps.first_weight * at_left + taps.second_weight * at_right);
+              if constexpr (is_normalized<Row>) {
+                const Normalization& n = s.normalization;
+                store_value(n.channel(plane, c)(static_cast<float>(element)), s.out, out,
+                            plane * n.plane + int64_t{y + r} * n.row + int64_t{x} * n.pixel + c * n.color);
+              } else {
+                to[c] = element;
+              }
             }
           }
         };
-        if (out == DType::uint8) mix(TypeTag<uint8_t>{});
+        if (is_normalized<Row> || out == DType::uint8) mix(TypeTag<uint8_t>{});
         else if (out == DType::float32) mix(TypeTag<float>{});
         else mix(TypeTag<Half>{});
       }

@@ -11,6 +11,7 @@
 // Guarantees: inputs and outputs may have any alignment, and no byte outside the sample is read.
 #pragma once
 #include "ndd/elementwise/saturate.h"
+#include "ndd/resample/normalized.cuh"
 #include "ndd/resample/weights.cuh"
 
 namespace ndd::resample_gpu {
@@ -28,9 +29,9 @@ struct TiledSample {
   int32_t column_starts, column_weights, columns, result, result_pitch;
   Axis vertical, horizontal;
 
-  // Partitions into tiles `width` pixels wide, for results of `item_bytes` each. Returns the shared memory that a block needs; the caller tries
-  // smaller widths if that is too much.
-  int64_t cut(int32_t width, int64_t item_bytes) {
+  // Partitions into tiles `width` pixels wide, for results of `item_bytes` each, in a line of all elements of a row or in one for each color (`planar`).
+  // Returns the shared memory that a block needs; the caller tries smaller widths if that is too much.
+  int64_t cut(int32_t width, int64_t item_bytes, bool planar = false) {
     // 16-byte accesses need aligned parts.
     const auto rounded = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };
     // Source columns of a tile, plus 4 for the rounding of coordinates up to 2^22, and 3 elements before and after them to complete words.
@@ -39,7 +40,8 @@ struct TiledSample {
     const int64_t weights_at = kTileRows * 4 + int64_t{kTileRows} * inner_taps(vertical) * 4;
     const int64_t starts_at = weights_at + rounded(int64_t{width} * inner_taps(horizontal) * 4);
     const int64_t columns_at = starts_at + rounded(int64_t{width} * 4), result_at = columns_at + elements * kColumnPitch * 4;
-    const int64_t words = (int64_t{width} * channels * item_bytes + 6) / 4 | 1;  // odd, so that rows that are 4 apart start in different banks
+    const int64_t lines = planar ? channels : 1, line = int64_t{width} * channels / lines;
+    const int64_t words = lines * ((line * item_bytes + 6) / 4 | 1);  // odd lines, so that rows that are 4 apart start in different banks
     const int64_t end = result_at + kTileRows * words * 4, tiles_down = (vertical.out + kTileRows - 1) / kTileRows;
     // Far more than a block can have: the caller tries a smaller width.
     if (end > INT32_MAX) return end;
@@ -247,7 +249,8 @@ __device__ void mix_rows_of(const TileMix& t, DType type, const void* memory, in
 }
 
 // Mixes columns into output elements. A thread computes four rows of an element, or of the kGroup elements of a pixel, which share their weights.
-// Eight neighboring threads compute the 32 rows of one element: they read the same weight and the floats of one column.
+// Eight neighboring threads compute the 32 rows of one element: they read the same weight and the floats of one column. `store` takes the pixel, the
+// color, their element, and its rows.
 template <int kGroup, class Store>
 __device__ void mix_columns(const float4* mixed, int left, int taps, int channels, int elements, const float* weights, const int32_t* starts,
                             Store store) {
@@ -274,7 +277,7 @@ __device__ void mix_columns(const float4* mixed, int left, int taps, int channel
       column += step;
     }
 #pragma unroll
-    for (int g = 0; g < kGroup; ++g) store(e + g, sum[g]);
+    for (int g = 0; g < kGroup; ++g) store(x, e + g - x * channels, e + g, sum[g]);
   }
 }
 
@@ -314,11 +317,46 @@ __device__ inline void copy_tile(const char* result, int result_pitch, char* out
   }
 }
 
-// In is the element type, or void for any. kRounded: the output is uint8. A block keeps its weights while the next tile uses the same ones: those of
-// the columns down a plane and across planes, and all of them if `alike`, i.e. all samples have the same geometry.
-template <class In, bool kRounded>
+// Mixes columns, normalizes the elements and writes them as Bits: lines of a color each, or of pixels, which are collected in shared memory like the
+// rows of tile_kernel. `column` is the first one for the thread's group of rows; y and x are the first row and column of the tile.
+template <class Bits>
+__device__ void write_normalized(const Normalization& n, const float4* column, int left, int taps, int channels, int width, const float* weights,
+                                 const int32_t* starts, char* result, int result_pitch, void* out, DType type, int64_t plane, int y, int x,
+                                 int rows) {
+  constexpr int kItem = sizeof(Bits);
+  const int quad = static_cast<int>(threadIdx.x) % 8, lines = n.pixel == 1 ? channels : 1, line_pitch = result_pitch / lines;
+  char* const to = static_cast<char*>(out) + (plane * n.plane + y * n.row + int64_t{x} * n.pixel) * kItem;
+  // The addresses of lines are needed modulo 4.
+  const auto low = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(to)), row = static_cast<uint32_t>(n.row) * kItem,
+             color = static_cast<uint32_t>(n.color) * kItem;
+  const Channel first = n.channel(plane, 0), second = n.channel(plane, channels > 1 ? 1 : 0), third = n.channel(plane, channels > 2 ? 2 : 0);
+  const auto store = [&](int pixel, int c, int element, const float4& sum) {
+    const Channel& channel = c == 0 ? first : c == 1 ? second : c == 2 ? third : n.channels[c];
+    const int line = lines > 1 ? c : 0, place = lines > 1 ? pixel : element;
+    const float values[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int r = 4 * quad + j;
+      // The same offset within a word as in the output, so that copy_tile() can copy words.
+      const int offset = kItem == 4 ? 0 : static_cast<int>((low + line * color + r * row) % 4);
+      *reinterpret_cast<Bits*>(result + r * result_pitch + line * line_pitch + offset + place * kItem) =
+          bits_as<Bits>(channel(static_cast<float>(saturate<uint8_t>(values[j]))), type);
+    }
+  };
+  if (4 * quad < rows && channels == 3) mix_columns<3>(column, left, taps, 3, 3 * width, weights, starts, store);
+  else if (4 * quad < rows) mix_columns<1>(column, left, taps, channels, channels * width, weights, starts, store);
+  __syncthreads();
+  for (int line = 0; line < lines; ++line)
+    copy_tile(result + line * line_pitch, result_pitch, to + line * n.color * kItem, n.row * kItem, rows,
+              (lines > 1 ? width : width * channels) * kItem);
+}
+
+// In is the element type, or void for any. kRounded: results are rounded to uint8, which is the output unless Row is normalized. A block keeps its
+// weights while the next tile uses the same ones: those of the columns down a plane and across planes, and all of them if `alike`, i.e. all samples have
+// the same geometry.
+template <class In, bool kRounded, class Row = TiledSample>
 __global__ void __launch_bounds__(kThreads, 4)
-    tile_kernel(const __grid_constant__ TableRows<TiledSample> samples, int64_t count, bool alike, DType in, DType out) {
+    tile_kernel(const __grid_constant__ TableRows<Row> samples, int64_t count, bool alike, DType in, DType out) {
   extern __shared__ float4 memory[];
   __shared__ float knots[2][kMaxKnots];
   char* const base = reinterpret_cast<char*>(memory);
@@ -329,7 +367,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   int known_down = -1, known_across = -1;
 #pragma unroll 1
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
-    const TiledSample& s = samples[i];
+    const Row& s = samples[i];
     const int channels = s.channels, row_taps = inner_taps(s.vertical), column_taps = inner_taps(s.horizontal), tiles = s.tiles,
               tiles_across = s.across;
     auto* const column_starts = reinterpret_cast<int32_t*>(base + s.column_starts);
@@ -386,7 +424,7 @@ __global__ void __launch_bounds__(kThreads, 4)
             // The same offset within a word as in the output, so that copy_tile() can copy words.
             at[j] = (4 * quad + j) * result_pitch + static_cast<int>(address % 4);
           }
-          const auto store = [&](int e, const float4& sum) {
+          const auto store = [&](int, int, int e, const float4& sum) {
             char* const place = result + e * kItem;
             *reinterpret_cast<Out*>(place + at[0]) = saturate<Out>(sum.x);
             *reinterpret_cast<Out*>(place + at[1]) = saturate<Out>(sum.y);
@@ -398,7 +436,14 @@ __global__ void __launch_bounds__(kThreads, 4)
           __syncthreads();
           copy_tile(result, result_pitch, reinterpret_cast<char*>(to), out_pitch * kItem, rows, elements * kItem);
         };
-        if constexpr (kRounded) {
+        if constexpr (is_normalized<Row>) {
+          const auto write = [&](auto tag) {
+            write_normalized<typename decltype(tag)::type>(s.normalization, columns, left, column_taps, channels, width, column_weights,
+                                                           column_starts, result, result_pitch, s.out, out, plane, y, x, rows);
+          };
+          if (out == DType::float32) write(TypeTag<uint32_t>{});
+          else write(TypeTag<uint16_t>{});
+        } else if constexpr (kRounded) {
           through_memory(TypeTag<uint8_t>{});
         } else if (out == DType::float32) {
           through_memory(TypeTag<float>{});
@@ -406,7 +451,7 @@ __global__ void __launch_bounds__(kThreads, 4)
           through_memory(TypeTag<Half>{});
         } else {  // the rare types, element by element
           if (quad < quads)
-            mix_columns<1>(columns, left, column_taps, channels, elements, column_weights, column_starts, [&](int e, const float4& sum) {
+            mix_columns<1>(columns, left, column_taps, channels, elements, column_weights, column_starts, [&](int, int, int e, const float4& sum) {
 #pragma unroll 1
               for (int j = 0; j < 4; ++j)
                 if (4 * quad + j < rows)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ndd/resample/table.h"
+#include "ndd/simd.h"
 
 namespace ndd {
 namespace {
@@ -19,10 +20,28 @@ double cubic(double x, double a) {
 
 double sinc(double x) { return x == 0.0 ? 1.0 : std::sin(M_PI * x) / (M_PI * x); }
 
-double kernel(Filter filter, double x) {
-  if (filter == Filter::cubic) return cubic(x, -0.5);
-  if (filter == Filter::lanczos3) return std::fabs(x) < 3.0 ? sinc(x) * sinc(x / 3.0) : 0.0;
-  return std::max(0.0, 1.0 - std::fabs(x));
+// Fills w[k] with the kernel at (first + k - center + 0.5) * shrink, over the sum of the `n` weights; `w` has room for whole vectors of eight. In vectors:
+// both polynomials of the cubic kernel are computed for every k. The sum alone is in order, since its rounding depends on it.
+void fill_weights(Filter filter, double first, double center, double shrink, int32_t n, double* w) {
+  with_simd([=]() NDD_ALWAYS_INLINE {
+    double* __restrict to = w;
+    const int32_t padded = (n + 7) / 8 * 8;
+    const auto x = [=](int32_t k) NDD_ALWAYS_INLINE { return (first + static_cast<double>(k) - center + 0.5) * shrink; };
+    if (filter == Filter::lanczos3) {
+      for (int32_t k = 0; k < n; ++k) to[k] = std::fabs(x(k)) < 3.0 ? sinc(x(k)) * sinc(x(k) / 3.0) : 0.0;
+    } else if (filter == Filter::cubic) {
+      for (int32_t k = 0; k < padded; ++k) {
+        const double d = std::fabs(x(k)), near = (1.5 * d - 2.5) * d * d + 1.0, far = (((d - 5.0) * d + 8.0) * d - 4.0) * -0.5;
+        to[k] = d < 1.0 ? near : d < 2.0 ? far : 0.0;
+      }
+    } else {
+      for (int32_t k = 0; k < padded; ++k) to[k] = std::max(0.0, 1.0 - std::fabs(x(k)));
+    }
+    double sum = 0.0;
+    for (int32_t k = 0; k < n; ++k) sum += to[k];
+    if (sum == 0.0) return;
+    for (int32_t k = 0; k < padded; ++k) to[k] = to[k] / sum;
+  });
 }
 
 // Weights of neighboring source elements from `start` on; `weight` refers to memory of the caller.
@@ -51,12 +70,10 @@ Weights weights_of(const Axis& a, int64_t i, int64_t in, const std::vector<int64
     const double stretch = std::max(scale, 1.0), support = support_radius(a.filter) * stretch, center = scale * (static_cast<double>(i) + 0.5);
     weights.start = std::max<int64_t>(static_cast<int64_t>(center - support + 0.5), 0);
     const int64_t end = std::min(static_cast<int64_t>(center + support + 0.5), in);
-    double sum = 0.0;
-    for (int64_t k = weights.start; k < end; ++k) {
-      weights.weight.push_back(kernel(a.filter, (static_cast<double>(k) - center + 0.5) * (1.0 / stretch)));
-      sum += weights.weight.back();
-    }
-    for (double& weight : weights.weight) weight = sum != 0.0 ? weight / sum : weight;
+    const auto n = static_cast<int32_t>(std::max<int64_t>(end - weights.start, 0));
+    memory.resize((n + 7) / 8 * 8);
+    fill_weights(a.filter, static_cast<double>(weights.start), center, 1.0 / stretch, n, memory.data());
+    memory.resize(n);
     return weights;
   }
   // Two or four neighbors; those outside are replaced by the border element.
@@ -66,6 +83,12 @@ Weights weights_of(const Axis& a, int64_t i, int64_t in, const std::vector<int64
   const double low = std::min(std::floor(at), static_cast<double>(in - 1)), right = std::min(std::max(at - low, 0.0), 1.0);
   const int64_t first = static_cast<int64_t>(low) - is_cubic;
   const int taps = is_cubic ? 4 : 2;
+  if (first >= 0 && first + taps <= in) {  // away from the border, which is nearly everywhere
+    weights.start = first;
+    if (is_cubic) weights.weight = {cubic(right + 1, -0.75), cubic(right, -0.75), cubic(right - 1, -0.75), cubic(right - 2, -0.75)};
+    else weights.weight = {1.0 - right, 1.0 - std::fabs(right - 1)};
+    return weights;
+  }
   weights.start = clamp_index(first, in);
   weights.weight.assign(clamp_index(first + taps - 1, in) - weights.start + 1, 0.0);
   for (int k = 0; k < taps; ++k) {
@@ -88,10 +111,13 @@ void pillow_nearest(const Axis& a, int64_t in, std::vector<int64_t>& places) {
 }  // namespace
 
 void AxisTable::build_by_torch_rule() {
-  // The region and its size as integers: make_axis() stored them as floats, which represent them exactly up to rounding.
+  // The ends of the region as integers, each rounded: its length may round to more than the image has. make_axis() stored the upper one in the scale,
+  // so that it is exact up to rounding.
   const double length = std::fabs(static_cast<double>(axis.scale)) * static_cast<double>(axis.whole);
   const bool mirrored = axis.scale < 0.0f;
-  const int64_t in = std::llround(length), begin = std::llround(mirrored ? axis.lo - length : static_cast<double>(axis.lo));
+  const double low = mirrored ? axis.lo - length : static_cast<double>(axis.lo);
+  const int64_t begin = std::clamp<int64_t>(std::llround(low), 0, std::max<int64_t>(axis.in - 1, 0));
+  const int64_t in = std::clamp<int64_t>(std::llround(low + length) - begin, std::min<int64_t>(axis.in, 1), axis.in - begin);
   source = in;
   // All weights one after the other first; then in rows as long as the longest.
   static thread_local std::vector<double> all, memory;

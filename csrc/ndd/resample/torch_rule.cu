@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass for each axis that changes, the innermost first unless height_first says otherwise, with one output element per thread. Bytes are rounded
-// to bytes between the passes, as on the CPU.
+// Images of bytes are resampled in tiles (byte_tile.cuh), everything else by one pass for each axis that changes, the innermost first unless
+// height_first says otherwise, with one output element per thread. Bytes are rounded to bytes between the passes, as on the CPU.
 #include "ndd/resample/torch_rule.h"
 
 #include <algorithm>
@@ -8,13 +8,16 @@
 
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
+#include "ndd/resample/byte_tile.cuh"
 #include "ndd/resample/table.h"
 #include "ndd/resample/two_passes.h"
 
 namespace ndd {
 namespace {
 
-constexpr int kThreads = 256;
+using resample_gpu::ByteSample;
+using resample_gpu::ByteTable;
+using resample_gpu::kThreads;
 
 // Turns lines of `in_extent` runs of `inner` elements into lines of `out_extent` runs. Output line o is computed from input line (o / group) *
 // group_in + o % group.
@@ -88,10 +91,116 @@ struct Planned {
   int64_t from, to;  // in bytes from the start of the intermediate buffer; -1 for the job's own memory
 };
 
+// The shared memory of a block of byte_kernel: four of them fit in a multiprocessor, or two where no tile needs less.
+constexpr int64_t kSharedBytes = 56 << 10, kMaxSharedBytes = 96 << 10;
+
+// Chooses the tile: as large as fits, but no larger than the image needs. Returns the shared memory of a block, 0 if no tile fits.
+int64_t choose_tile(ByteSample& s, const ByteTable& vertical, const ByteTable& horizontal, int channels, int parts) {
+  for (const int64_t limit : {kSharedBytes, kMaxSharedBytes}) {
+    // High tiles first: rows next to each other share most of their mixed source rows.
+    for (int rows = 2; rows >= 0; --rows) {
+      for (int columns = 3; columns >= 0; --columns) {
+        const bool is_needed = columns == 0 || s.horizontal.out > 4 << columns;
+        if (!is_needed || horizontal.words[columns] > resample_gpu::kStagePitch) continue;
+        const int64_t bytes = s.cut(3 + columns, 8 << rows, vertical.words[rows], channels, parts);
+        if (bytes <= limit && s.tiles < 1 << 30) return bytes;
+      }
+    }
+  }
+  return 0;
+}
+
+template <int kChannels, bool kFine>
+void launch_tiles(const char* op, const std::vector<ByteSample>& samples, int64_t bytes, const int32_t* numbers, bool normalized, DType type) {
+  using resample_gpu::byte_kernel;
+  if (bytes > 48 << 10)
+    check_cuda(cudaFuncSetAttribute(byte_kernel<kChannels, kFine>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxSharedBytes)),
+               op);
+  int64_t tiles = 0, planes = 0;
+  for (const ByteSample& s : samples) {
+    tiles = std::max<int64_t>(tiles, s.tiles);
+    planes = std::max(planes, s.planes);
+  }
+  const KernelTable<ByteSample> table(samples);
+  const auto count = static_cast<int64_t>(samples.size());
+  const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(std::min<int64_t>(count, 65535)),
+                  static_cast<unsigned>(std::min<int64_t>(planes, 65535)));
+  byte_kernel<kChannels, kFine>
+      <<<grid, kThreads, static_cast<size_t>(bytes), current_cuda_stream()>>>(table.rows(), count, numbers, normalized, type);
+}
+
 }  // namespace
 
-void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& jobs) {
-  if (jobs.empty()) return;
+std::vector<size_t> launch_byte_tiles(const char* op, const std::vector<ResampleJob>& jobs, const resample_gpu::Normalization* normalizations,
+                                      DType type) {
+  constexpr int kKinds = 4;  // one channel or three, with one part of the weights or two
+  struct Kind {
+    std::vector<ByteSample> samples;
+    int64_t bytes = 0;
+  };
+  std::vector<size_t> others;
+  Kind kinds[kKinds];
+  // Places in the numbers of the last tables: samples of one shape share them.
+  std::vector<int32_t> numbers;
+  Axis placed[2] = {};
+  ByteTable tables[2];
+  for (size_t k = 0; k < jobs.size(); ++k) {
+    const ResampleJob& job = jobs[k];
+    const AxisTable &v = axis_table(1, job.axes[1]), &h = axis_table(2, job.axes[2]);
+    const bool flat = job.axes[0].in == 1 && job.axes[0].out == 1;
+    const int64_t channels = job.channels, row = h.axis.in * channels;
+    // Tiles begin with the width. Nearest pixels are only moved.
+    if (!flat || (channels != 1 && channels != 3) || (v.most == 1 && h.most == 1) || height_first(v, h) || row > INT32_MAX) {
+      others.push_back(k);
+      continue;
+    }
+    const AxisTable* const axes[2] = {&v, &h};
+    for (int a = 0; a < 2; ++a) {
+      if (tables[a].steps > 0 && same_axis(placed[a], axes[a]->axis)) continue;
+      placed[a] = axes[a]->axis;
+      tables[a].append(*axes[a], numbers);
+    }
+    ByteSample s{};
+    s.in = static_cast<const uint8_t*>(job.in);
+    s.out = job.out;
+    s.planes = job.outer;
+    s.in_pitch = row;
+    s.in_plane = row * v.axis.in;
+    for (int a = 0; a < 2; ++a)
+      (a == 0 ? s.vertical : s.horizontal) = {
+          tables[a].starts, tables[a].weights, static_cast<int32_t>(axes[a]->axis.in), static_cast<int32_t>(axes[a]->axis.out),
+          tables[a].steps,  axes[a]->precision};
+    const int parts = v.fine() ? 2 : 1;
+    const int64_t bytes = choose_tile(s, tables[0], tables[1], static_cast<int>(channels), parts);
+    if (bytes == 0) {
+      others.push_back(k);
+      continue;
+    }
+    if (normalizations != nullptr) s.normalization = normalizations[k];
+    Kind& kind = kinds[(channels == 1 ? 0 : 2) + parts - 1];
+    kind.samples.push_back(s);
+    kind.bytes = std::max(kind.bytes, bytes);
+  }
+  if (others.size() == jobs.size()) return others;
+  const CudaTable<int32_t> table(numbers);
+  for (int n = 0; n < kKinds; ++n) {
+    if (kinds[n].samples.empty()) continue;
+    const auto launch = n == 0 ? launch_tiles<1, false> : n == 1 ? launch_tiles<1, true> : n == 2 ? launch_tiles<3, false> : launch_tiles<3, true>;
+    launch(op, kinds[n].samples, kinds[n].bytes, table.data(), normalizations != nullptr, type);
+  }
+  check_launch(op);
+  return others;
+}
+
+void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& all_jobs) {
+  if (all_jobs.empty()) return;
+  std::vector<ResampleJob> jobs;
+  if (all_jobs[0].in_type == DType::uint8 && all_jobs[0].out_type == DType::uint8) {
+    for (const size_t k : launch_byte_tiles(op, all_jobs, nullptr, DType::uint8)) jobs.push_back(all_jobs[k]);
+    if (jobs.empty()) return;
+  } else {
+    jobs = all_jobs;
+  }
   const DType in = jobs[0].in_type, out = jobs[0].out_type;
   bool all_copy = in == out;
   for (const ResampleJob& job : jobs)

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ndd/resample/plane.h"
+#include "ndd/resample/row_lanes.h"
 #include "ndd/simd.h"
 
 #if defined(__x86_64__)
@@ -16,15 +17,6 @@
 
 namespace ndd {
 namespace {
-
-// A task of the width pass: `rows` rows of the input, `in_row` bytes apart, to rows of the output.
-struct Rows {
-  const uint8_t* in;
-  int64_t in_row, rows;
-  uint8_t* out;
-  int64_t out_row;
-  const uint8_t* end;  // of the readable memory
-};
 
 // The reference that all vector paths agree with; also used where their loads would pass the end of the memory.
 void one_pixel(const Rows& p, const AxisTable& h, int64_t channels, int64_t x, int64_t r) {
@@ -288,6 +280,7 @@ void along_width(const Rows& p, const AxisTable& h, int64_t channels) {
 #if defined(__x86_64__)
   if (cpu_isa() != Isa::base) {
     if (channels == 1) return h.fine() ? gray_rows<true>(p, h) : gray_rows<false>(p, h);
+    if ((channels == 3 || channels == 4) && row_lanes::pays(p.rows, h)) return row_lanes::along_width(p, h, channels);
     if (channels == 3 && p.rows >= 4) return h.fine() ? color_rows<3, true>(p, h) : color_rows<3, false>(p, h);
     if (channels == 4 && p.rows >= 4) return h.fine() ? color_rows<4, true>(p, h) : color_rows<4, false>(p, h);
   }
@@ -296,8 +289,9 @@ void along_width(const Rows& p, const AxisTable& h, int64_t channels) {
     for (int64_t x = 0; x < h.axis.out; ++x) one_pixel(p, h, channels, x, r);
 }
 
-// Resamples the height of rows of `row` bytes; `in` points to row `first` of the source.
-void along_height(const uint8_t* in, int64_t first, int64_t in_row, int64_t row, const AxisTable& v, uint8_t* out, int64_t out_row) {
+}  // namespace
+
+void mix_height(const uint8_t* in, int64_t first, int64_t in_row, int64_t row, const AxisTable& v, uint8_t* out, int64_t out_row) {
   for (int64_t y = 0; y < v.axis.out; ++y, out += out_row) {
     const int64_t at = y * v.stride;
     const uint8_t* from = in + (v.start[y] - first) * in_row;
@@ -317,20 +311,10 @@ void along_height(const uint8_t* in, int64_t first, int64_t in_row, int64_t row,
   }
 }
 
+namespace {
+
 // One tap per element: its weight is 1.
 bool copies(const AxisTable& table) { return table.most == 1; }
-
-// The elements of an axis that its output reads.
-struct Span {
-  explicit Span(const AxisTable& table) : first(table.axis.in) {
-    for (int64_t i = 0; i < table.axis.out; ++i) {
-      first = std::min<int64_t>(first, table.start[i]);
-      last = std::max<int64_t>(last, table.start[i] + table.count[i]);
-    }
-  }
-
-  int64_t first, last = 0;
-};
 
 // Between the passes, rows are as long as in the source, but only the columns that the second pass reads are computed.
 void height_then_width(const ResampleJob& job, const AxisTable& v, const AxisTable& h) {
@@ -341,7 +325,7 @@ void height_then_width(const ResampleJob& job, const AxisTable& v, const AxisTab
   const auto* in = static_cast<const uint8_t*>(job.in);
   auto* out = static_cast<uint8_t*>(job.out);
   for (int64_t o = 0; o < job.outer; ++o, in += plane, out += v.axis.out * row) {
-    along_height(in + skipped, 0, in_row, (columns.last - columns.first) * channels, v, mixed + skipped, in_row);
+    mix_height(in + skipped, 0, in_row, (columns.last - columns.first) * channels, v, mixed + skipped, in_row);
     along_width({mixed, in_row, v.axis.out, out, row, mixed + bytes}, h, channels);
   }
 }
@@ -361,7 +345,7 @@ void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const Ax
   uint8_t* const mixed = whole_rows ? nullptr : scratch<uint8_t>(4, (rows.last - rows.first) * row);
   for (int64_t o = 0; o < job.outer; ++o, in += plane, out += v.axis.out * row) {
     if (whole_rows) {
-      along_height(in, 0, row, row, v, out, row);
+      mix_height(in, 0, row, row, v, out, row);
       continue;
     }
     along_width({in + rows.first * in_row, in_row, rows.last - rows.first, mixed, row, end}, h, channels);
@@ -369,7 +353,7 @@ void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const Ax
     if (copies(v)) {
       for (int64_t y = 0; y < v.axis.out; ++y) std::memcpy(out + y * row, mixed + (v.start[y] - rows.first) * row, row);
     } else {
-      along_height(mixed, rows.first, row, row, v, out, row);
+      mix_height(mixed, rows.first, row, row, v, out, row);
     }
   }
 }

@@ -24,7 +24,7 @@ constexpr int kVector = 16, kThreads = 256, kWarps = kThreads / 32, kMaxLayers =
 constexpr int kSegment = 4096;  // bytes of a row that a warp writes
 // Vectors of a thread whose loads are under way together: with the second loads of shifted vectors, 48 KB per multiprocessor. Four would not fit in registers.
 constexpr int kInFlight = 2;
-constexpr int64_t kBlocks = 132 * 3;  // as many as run concurrently on an H100, so that a launch is a single wave
+constexpr int64_t kResidentBlocks = 3;  // of a multiprocessor
 
 // A stack as rows of bytes, shared by all samples of the same shape. A row consists of the trailing axes that every layer covers completely and the
 // axis before them; the leading axes count the rows.
@@ -239,9 +239,11 @@ bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
     return every([&](const Layer& layer) { return layer.in == nullptr || layer.stride[d] == inner || layer.end[d] - layer.begin[d] <= 1; });
   };
   const auto in_row = [&](int d) { return d != layers.channel || d == layers.ndim - 1; };
+  // Axes that every layer covers completely join the row, from the last one outward.
   while (left > 0 && in_row(left - 1) && contiguous(left - 1) &&
          every([&](const Layer& layer) { return layer.begin[left - 1] == 0 && layer.end[left - 1] == layers.extent[left - 1]; }))
     inner *= layers.extent[--left];
+  // One more axis joins, which layers may cover in part: that is what a box is in a row.
   const int axis = left > 0 && in_row(left - 1) && contiguous(left - 1) ? --left : -1;
   const int64_t row_bytes = inner * item * (axis >= 0 ? layers.extent[axis] : 1);
   Shape shape{};
@@ -277,6 +279,7 @@ bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
   shape.count = static_cast<int32_t>(boxes.size());
   shape.period = static_cast<int32_t>(period);
   shape.step = static_cast<int32_t>(item);
+  // Batches of equal stacks, as in paste with constant arguments, share one shape and its boxes.
   const bool known = !tables.shapes.empty() && tables.shapes.back().count == shape.count &&
                      std::memcmp(boxes.data(), tables.boxes.data() + tables.shapes.back().first, boxes.size() * sizeof(Box)) == 0;
   shape.first = known ? tables.shapes.back().first : static_cast<int32_t>(tables.boxes.size());
@@ -301,7 +304,7 @@ bool launch_bytes(const std::string& op, const std::vector<Layers>& stacks, DTyp
   const KernelTable<const char*> inputs(tables.inputs);
   const KernelTable<uint4> fills(tables.fills);
   const auto count = static_cast<int64_t>(tables.stacks.size());
-  const dim3 grid = batch_grid(tables.most, kWarps, count, std::max<int64_t>(1, kBlocks / count));
+  const dim3 grid = batch_grid(tables.most, kWarps, count, std::max<int64_t>(1, kResidentBlocks * multiprocessors() / count));
   run_bytes<<<grid, kThreads, 0, current_cuda_stream()>>>(rows.rows(), count, shapes.rows(), boxes.rows(), inputs.rows(), fills.rows());
   check_launch(op.c_str());
   return true;

@@ -134,6 +134,7 @@ void copy_box(const Box& box, int64_t item, bool cached) {
     });
     return;
   }
+  // Strides of zero repeat one element, as in a broadcast.
   if (axis.in == 0 && axis.out * item == bytes && rows.in == 0) {
     for_each_row(box, std::max(row - 1, 0), [&](int64_t from, int64_t to, int64_t) {
       slice::repeat_rows(box.src + from * item, box.dst + to * item, rows.out * item, rows.extent, axis.extent, bytes);
@@ -193,6 +194,7 @@ void convert_box(const Box& box, const Channel* channels, DType in, DType out) {
   }
   const LoadRow load = row_loader(in);
   const StoreRow store = row_storer(out);
+  // Rows that are contiguous on a side are loaded or stored in place, without the copy into `items`.
   const bool direct_in = axis.in == width && channel_in == 1, direct_out = axis.out == width;
   if (direct_in && direct_out && !channels_last && in == DType::float32 && out == DType::float32) {
     for_each_row(box, std::max(row, 0), [&](int64_t from, int64_t to, int64_t channel) {

@@ -20,8 +20,7 @@ namespace ndd {
 namespace slice_gpu {
 namespace {
 
-// As many as run concurrently on the 132 multiprocessors of an H100 or H200, so that a launch is a single wave: each further one would cost 1 to 2 us.
-constexpr int64_t kBlocks = 132 * 4;
+constexpr int64_t kResidentBlocks = 4;  // of a multiprocessor
 
 // What happens to an element: it is moved, as an item of a given size, or normalized and converted.
 template <class T>
@@ -317,7 +316,7 @@ struct SliceWork {
     if (units == 0) return;
     const KernelTable<Place> place_table(places);
     const KernelTable<Plan> plan_table(plans);
-    const auto blocks = static_cast<unsigned>(std::min<int64_t>((units + kWarps - 1) / kWarps, kBlocks));
+    const auto blocks = static_cast<unsigned>(std::min<int64_t>((units + kWarps - 1) / kWarps, kResidentBlocks * multiprocessors()));
     kernel<<<blocks, kThreads, 0, current_cuda_stream()>>>(place_table.rows(), static_cast<int>(places.size()), plan_table.rows(),
                                                            static_cast<uint32_t>(units), values.rows());
   }
@@ -422,6 +421,7 @@ void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DTy
   for (const Slice& slice : batch.slices)
     if (slice.volume() > 0) slices.push_back(slice);
   share_channels(slices, channels);
+  // A dense batch becomes one slice with another axis: one row of parameters instead of one for each sample.
   for (size_t period = 1; period <= kMaxPeriod; ++period)
     if (merge_samples(slices, period, item_bytes(in), item_bytes(out))) break;
   bool fills = false;

@@ -196,9 +196,9 @@ void launch_tiles(const char* op, const std::vector<TileImage>& images, Border b
   int64_t total = 0, most = 0;
   for (const TileImage& image : images) total += tiles_of(image, 1);
   if (total == 0) return;
-  // Each block stages and filters the halo above its rows again, so blocks are as high as possible while still keeping all of 132 multiprocessors
+  // Each block stages and filters the halo above its rows again, so blocks are as high as possible while still keeping all multiprocessors
   // busy.
-  const int64_t at_once = 132 * Filter::kBlocks, steps = std::clamp<int64_t>((total + at_once - 1) / at_once, 1, 16);
+  const int64_t resident = Filter::kBlocks * multiprocessors(), steps = std::clamp<int64_t>((total + resident - 1) / resident, 1, 16);
   for (const TileImage& image : images) most = std::max(most, tiles_of(image, steps));
   const KernelTable<TileImage> table(images);
   const int64_t count = static_cast<int64_t>(images.size());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stencil driver: every output element is computed from a window of input elements around it. This header holds what both backends share: borders,
 // the images of a sample, and arguments per axis. On the CPU, rows.h walks the rows and cpu.h convolves; on CUDA, tile.cuh stages tiles, which
-// separable.cuh and windows.cuh filter.
+// separable.cuh and windows.cuh filter, and byte_windows.cuh filters bytes with small windows, four at a time.
 //
 // Borders are resolved while rows or tiles are staged, so filters never read outside an image. All element types are supported, with any alignment.
 #pragma once
@@ -22,27 +22,31 @@ namespace ndd {
 NDD_ENUM("filter.Border", Border, int32_t, reflect_101, reflect_1001, clamp, wrap, constant);
 
 // Index `i` mirrored into [0, n) without repeating the border element: ... 2 1 | 0 1 2 ... n-1 | n-2 ...
-NDD_HD int64_t reflect_101(int64_t i, int64_t n) {
+template <class Index>
+NDD_HD Index reflect_101_of(Index i, Index n) {
   if (i >= 0 && i < n) return i;
   if (n == 1) return 0;
-  const int64_t period = 2 * n - 2;
+  const Index period = 2 * n - 2;
   i %= period;
   if (i < 0) i += period;
   return i < n ? i : period - i;
 }
+NDD_HD int64_t reflect_101(int64_t i, int64_t n) { return reflect_101_of<int64_t>(i, n); }
 
-// The element of [0, n) that represents element `i`; -1 for a constant border.
-NDD_HD int64_t border_index(Border border, int64_t i, int64_t n) {
+// The element of [0, n) that represents element `i`; -1 for a constant border. With a 32-bit index a GPU divides in a third of the instructions.
+template <class Index>
+NDD_HD Index border_index_of(Border border, Index i, Index n) {
   if (i >= 0 && i < n) return i;
-  if (border == Border::reflect_101) return reflect_101(i, n);
+  if (border == Border::reflect_101) return reflect_101_of<Index>(i, n);
   if (border == Border::clamp) return i < 0 ? 0 : n - 1;
   if (border == Border::constant) return -1;
   // reflect_1001 repeats the border element, so that its period is 2 n.
-  const int64_t period = border == Border::wrap ? n : 2 * n;
+  const Index period = border == Border::wrap ? n : 2 * n;
   i %= period;
   if (i < 0) i += period;
   return i < n ? i : period - 1 - i;
 }
+NDD_HD int64_t border_index(Border border, int64_t i, int64_t n) { return border_index_of<int64_t>(border, i, n); }
 
 // A symmetric window of 2 * radius() + 1 taps: half[k] is the weight of the two elements at distance k, half[0] that of the center.
 struct Window {

@@ -101,6 +101,12 @@ class Launch {
   std::vector<uint64_t> arguments_;  // references; empty once the kernel has taken them
 };
 
+// Copies values of the host to a GPU, through pinned memory if it is given. Only to be queued: unlike a kernel it reads the values when it is launched.
+void upload_values(const Tensor& values, const MaybeTensor& pinned, const Tensor& copy) {
+  if (pinned) copy_tensor(*pinned, values);
+  copy_tensor(copy, pinned ? *pinned : values);
+}
+
 #endif
 
 }  // namespace
@@ -127,6 +133,10 @@ bool queue_launch([[maybe_unused]] Boxed* kernel, [[maybe_unused]] const char* c
 
 }  // namespace detail
 }  // namespace ndd
+
+#ifdef USE_CUDA
+NDD_FUNCTION(upload, "(Tensor values, Tensor? pinned, Tensor(a!) copy) -> ()", ndd::upload_values)
+#endif
 
 // Queues this thread's next kernel call instead of making it: on a stream of a device, after `events`, and before recording `done`. The caller keeps
 // the events alive until the launch has been made. `previous` is the handle of the launch before it on the stream, or null.

@@ -79,7 +79,7 @@ struct Operation {
 struct Pool {
   explicit Pool(int threads) : limit(threads) {}
 
-  // A waiting caller may run chunks even in a pool without threads; otherwise nobody would.
+  // A waiting caller may run chunks even in a pool without threads; otherwise they would never run.
   bool has_room(bool waits) const { return running < (waits && limit == 0 ? 1 : limit); }
   void add(const OperationPtr& operation, int64_t chunk);
   // Removes and returns the first runnable chunk of the earliest call.

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of CUDA by threads of the CPU stream while a CUDA graph is being captured.
+// Calls of CUDA while another thread captures a CUDA graph. Only for sources that are compiled with CUDA, or with its emulator.
 #pragma once
-
-#ifdef USE_CUDA
 
 #include <cuda_runtime.h>
 
@@ -21,5 +19,3 @@ class OutsideCapture {
 };
 
 }  // namespace ndd
-
-#endif

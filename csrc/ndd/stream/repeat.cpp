@@ -79,6 +79,7 @@ struct Plan {
   std::vector<std::pair<Form, Fit>> tensors;
   std::unique_ptr<Form> output;
   int64_t sized = -1;  // the tensor whose rows are the samples of the call, and of the output; -1 if their number is that of the first call
+  int64_t packed = -1;  // the tensor whose rows are the shapes of the samples in a packed output; -1 if it is dense
   std::shared_ptr<const Plan> other;  // the next plan to try, for other shapes
 };
 using PlanPtr = std::shared_ptr<const Plan>;
@@ -87,6 +88,7 @@ using PlanPtr = std::shared_ptr<const Plan>;
 struct Draft {
   std::vector<int64_t> places;  // the arguments that change from call to call: pairs of an argument index and a place
   std::vector<Fit> fits;  // for each tensor of the call
+  int64_t packed = -1;  // as in Plan
   std::shared_ptr<Plan> plan;  // null if the kernel has arguments that cannot be repeated
 };
 thread_local std::unique_ptr<Draft> draft;
@@ -122,13 +124,31 @@ MaybeTensor output_of(const Form& form, const std::vector<int64_t>& shape) {
   }
 }
 
+// The number of elements of samples with these shapes; -1 if there are too many, or if an extent is negative.
+int64_t count_elements(const Tensor& shapes) {
+  const auto* row = static_cast<const int64_t*>(shapes.data_ptr());
+  const int64_t ndim = shapes.size(1);
+  int64_t total = 0;
+  for (int64_t i = 0; i < shapes.size(0); ++i, row += ndim) {
+    int64_t volume = 1;
+    for (int64_t d = 0; d < ndim; ++d)
+      if (row[d] < 0 || __builtin_mul_overflow(volume, row[d], &volume)) return -1;
+    if (__builtin_add_overflow(total, volume, &total)) return -1;
+  }
+  return total;
+}
+
 Again run(const Plan& plan, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
   std::vector<int64_t> resized;
   if (plan.sized >= 0) {
     resized = plan.output->shape;
     resized[0] = tensors[static_cast<size_t>(plan.sized)].size(0);
   }
-  const MaybeTensor out = output_of(*plan.output, plan.sized >= 0 ? resized : plan.output->shape);
+  if (plan.packed >= 0) {
+    resized = {count_elements(tensors[static_cast<size_t>(plan.packed)])};
+    if (resized[0] < 0) return {std::nullopt, 0};  // the ordinary call raises the error
+  }
+  const MaybeTensor out = output_of(*plan.output, resized.empty() ? plan.output->shape : resized);
   if (!out) return {std::nullopt, 0};
   std::vector<uint64_t> stack(plan.arguments.size());
   for (size_t k = 0; k < stack.size(); ++k) {
@@ -173,10 +193,10 @@ Again again_with(int64_t address, const MaybeTensor& first, const MaybeTensor& s
 
 #ifdef NDD_CUDA
 // The same for a GPU, on a CUDA stream that need not be torch's current one. It first waits for the stream `before`, unless that is -1.
-Again again_on_stream(int64_t address, const MaybeTensor& first, const MaybeTensor& second, const MaybeTensor& third, int64_t device, int64_t stream,
-                      int64_t before) {
+Again again_on_stream(int64_t address, const MaybeTensor& first, const MaybeTensor& second, const MaybeTensor& third, const MaybeTensor& fourth,
+                      int64_t device, int64_t stream, int64_t before) {
   std::vector<Tensor> tensors;
-  for (const MaybeTensor* tensor : {&first, &second, &third})
+  for (const MaybeTensor* tensor : {&first, &second, &third, &fourth})
     if (*tensor) tensors.push_back(**tensor);
   const StreamScope scope(reinterpret_cast<void*>(stream), static_cast<int>(device));
   if (before != -1) scope.wait_for(reinterpret_cast<void*>(before));
@@ -215,6 +235,7 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
     if (draft->fits[k] == any_rows && plan->sized < 0) plan->sized = static_cast<int64_t>(k);
     plan->tensors.emplace_back(std::move(*forms[k]), draft->fits[k]);
   }
+  plan->packed = draft->packed;
   if (repeatable && plan->output) draft->plan = std::move(plan);
   return true;
 }
@@ -223,10 +244,11 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
 }  // namespace ndd
 
 // Captures the arguments of this thread's next kernel call instead of running it. `places` has `count` pairs that say which argument is which tensor
-// of the call (-2: the output). `fits` says for each tensor which sizes fit (Fit).
-NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* fits, int64_t tensor_count)) {
+// of the call (-2: the output). `fits` says for each tensor which sizes fit (Fit). `packed` is the tensor with the shapes of a packed output, or -1.
+NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* fits, int64_t tensor_count, int64_t packed)) {
   ndd::draft = std::make_unique<ndd::Draft>();
   ndd::draft->places.assign(places, places + 2 * count);
+  ndd::draft->packed = packed;
   for (int64_t k = 0; k < tensor_count; ++k) ndd::draft->fits.push_back(static_cast<ndd::Fit>(fits[k]));
 }
 
@@ -242,7 +264,8 @@ NDD_EXPORT(keep, void, ndd_plan_release, (void* plan)) { delete static_cast<ndd:
 
 NDD_FUNCTION(again_with, "(int plan, Tensor? first, Tensor? second, int mode, int reads, int sample) -> (Tensor?, int)", ndd::again_with)
 #ifdef NDD_CUDA
-NDD_FUNCTION(again_on_stream, "(int plan, Tensor? first, Tensor? second, Tensor? third, int device, int stream, int before) -> (Tensor?, int)",
+NDD_FUNCTION(again_on_stream,
+             "(int plan, Tensor? first, Tensor? second, Tensor? third, Tensor? fourth, int device, int stream, int before) -> (Tensor?, int)",
              ndd::again_on_stream)
 #endif
 NDD_FUNCTION(again, "(int plan, Tensor[] given, int[] reads, int mode) -> (Tensor?, int)", ndd::again)

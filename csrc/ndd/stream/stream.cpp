@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ndd/python_interface.h"
+#include "ndd/stream/groups.h"
 #include "ndd/stream/launches.h"
 #include "ndd/stream/owned.h"
 #include "ndd/stream/scheduler.h"
@@ -86,6 +87,13 @@ OperationPtr make_awaited(std::string_view op, int64_t samples, double nanosecon
 
 void launch_cpu(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work) {
   launch(op, samples, nanoseconds, inputs, std::move(work), {});
+}
+
+void launch_groups(std::string_view op, int64_t samples, int64_t groups, double nanoseconds, Work work) {
+  for (Dependency& read : call.reads) read.sample = Dependency::all_samples;
+  launch(op, groups, nanoseconds, {}, std::move(work), {});
+  // Readers of the result wait for samples, each of which is ready when all groups are.
+  if (call.active && call.operation) launch(op, samples, 0.0, {}, [](int64_t) {}, {});
 }
 
 FormulaPtr pending_formula(const void* data) {

@@ -34,7 +34,7 @@ struct Fusion {
   FormulaPtr formula;                 // of this work, for later calls; or null
   const void* result = nullptr;       // what this work fills
   std::vector<const void*> computed;  // pending results that this work computes itself instead of reading
-  bool droppable = false;             // cannot fail, so it may be skipped when nobody can see the result
+  bool droppable = false;             // cannot fail, so it may be skipped when its result is unreachable
 };
 
 // Like launch_cpu, for work that can be absorbed by later calls or that absorbs earlier ones.

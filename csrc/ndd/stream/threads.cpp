@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Threads that the system may refuse: the refusal is kept for a warning, and the work for the threads that exist.
 #include "ndd/stream/threads.h"
 
 #include <atomic>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// On the CPU: each channel is gathered into floats with silence on both sides, filtered, and put back between the others.
 #include "ops/audio/audio_resample.h"
 
 #include <algorithm>
@@ -20,9 +21,12 @@ void load_channel(const ResampleJob& job, int64_t i, int64_t channel, int64_t be
   if (channels == 1) {
     load(from, length, to);
   } else {
+    // Whole frames are converted together, because a converter call for each element costs more than the element. 1024 floats stay in the
+    // first-level cache.
     constexpr int64_t kRow = 1024;
     float row[kRow];
     const int64_t step = std::max<int64_t>(1, kRow / channels);
+    // A frame that does not fit the row: its one element is converted alone.
     if (channels > kRow) {
       for (int64_t t = 0; t < length; ++t) load(from + (t * channels + channel) * job.in.item_bytes(), 1, to + t);
     } else {
@@ -33,14 +37,16 @@ void load_channel(const ResampleJob& job, int64_t i, int64_t channel, int64_t be
       }
     }
   }
+  // After the conversion: types of integers reach the filter in the range of the result, so that nothing is scaled afterwards.
   const Scaling scaling = job.load;
-  if (scaling.factor != 1.0f || scaling.shift != 0.0f)
+  if (!scaling.keeps_values())
     for (int64_t t = 0; t < length; ++t) to[t] = scaling(to[t]);
 }
 
 void resample_sample(const ResampleJob& job, int64_t i) {
   static thread_local LineVector<float> signal, resampled;
   const int64_t outputs = job.out.shape(i)[0], channels = job.channels(i), length = job.in.shape(i)[0];
+  // Also keeps the filter from being made for no outputs: the ratio of the lengths would be infinite.
   if (outputs == 0 || channels == 0) return;
   const auto filter = job.filter(i);
   const int64_t before = zeros_before(*filter), after = zeros_behind(*filter);
@@ -51,12 +57,14 @@ void resample_sample(const ResampleJob& job, int64_t i) {
     filter_signal(*filter, padded, 0, length, 0, outputs, row);
     for (int64_t o = 0; channels > 1 && o < outputs; ++o) mixed[o * channels + channel] = row[o];
   }
+  // Converted once, with saturation: the filter overshoots at steps.
   row_storer(job.out.dtype())(mixed, outputs * channels, job.out.data(i));
 }
 
 void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& ratio, double quality, bool antialias,
                     const Tensor& output, const MaybeTensor& output_shapes) {
   const ResampleJob job = resample_job(input, input_shapes, ratio, quality, antialias, output, output_shapes);
+  // Nanoseconds: an output costs its taps, two for each lobe, and an input its conversion.
   launch_cpu("audio_resample", job.in.size(), (2.0 + 0.2 * static_cast<double>(job.lobes)) * job.out.mean_volume() + 0.5 * job.in.mean_volume(), {},
              [job](int64_t i) { resample_sample(job, i); });
 }

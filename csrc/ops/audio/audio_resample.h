@@ -14,9 +14,11 @@ namespace ndd::audio {
 // The affine map between the range of an integer type and -1 to 1; the middle of an unsigned type is silence, 0.
 struct Scaling {
   float factor = 1.0f, shift = 0.0f;
+  NDD_HD bool keeps_values() const { return factor == 1.0f && shift == 0.0f; }
   NDD_HD float operator()(float value) const { return value * factor + shift; }
 };
 
+// Divided by the largest value, not by the number of values: the largest one becomes 1, the smallest one of a signed type slightly less than -1.
 inline Scaling to_unit(DType dtype) {
   if (is_floating_dtype(dtype)) return {};
   const bool is_unsigned = dtype == DType::uint8 || dtype == DType::uint16 || dtype == DType::uint32;
@@ -42,6 +44,7 @@ struct ResampleJob {
     const int64_t length = out.shape(i)[0];
     const double value = ratio ? (*ratio)(i) : static_cast<double>(in.shape(i)[0]) / static_cast<double>(length);
     if (!(value > 0.0) || !(value < 1e12)) fail("audio_resample: sample ", i, ": the ratio of the rates must be positive, got ", value);
+    // Each output reads that many elements: a ratio out of a hostile header must not take hours or fill the memory with weights.
     constexpr double kMaxTaps = 1 << 20;
     if (antialias && value * static_cast<double>(lobes) * 2 > kMaxTaps)
       fail("audio_resample: sample ", i, ": the ratio of the rates is too large: in_rate / out_rate is ", value);
@@ -58,6 +61,9 @@ inline ResampleJob resample_job(const Tensor& input, const MaybeTensor& input_sh
                   antialias,
                   {}};
   if (job.in.ndim() < 1 || job.in.ndim() > 2) fail(Error::Value, "audio_resample: the input must have 1 or 2 dimensions");
+  if (job.out.ndim() != job.in.ndim()) fail(Error::Value, "audio_resample: the output must have as many dimensions as the input");
+  if (job.ratio) check_rows("audio_resample", "the ratio of the rates", *job.ratio, job.in.size());
+  check_outputs("audio_resample", job.out, job.in.size(), [&](int64_t i) { return job.out.shape(i)[0] * job.channels(i); });
   if (job.in.dtype() != job.out.dtype()) {
     const Scaling first = to_unit(job.in.dtype()), then = from_unit(job.out.dtype());
     job.load = {first.factor * then.factor, then(first.shift)};

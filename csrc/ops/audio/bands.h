@@ -3,6 +3,7 @@
 // are not stored.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -43,10 +44,17 @@ void apply_bands_cpu(const std::string& op, const Samples& in, const Samples& ou
 void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& out, int64_t axis, const BandsOf& bands_of);
 #endif
 
-// `mean_weights`: weights per row of the map, from which the cost is estimated. Static, because it differs between the CPU's and CUDA's objects.
-static inline void apply_bands(const std::string& op, const Samples& in, const Samples& out, int64_t axis, double mean_weights, BandsOf bands_of) {
+// `mean_weights`: weights per row of the map, from which the cost is estimated. `outputs_of`: the rows of the map for an axis of this extent. Static,
+// because it differs between the CPU's and CUDA's objects.
+template <class OutputsOf>
+static inline void apply_bands(const std::string& op, const Samples& in, const Samples& out, int64_t axis, double mean_weights, OutputsOf outputs_of,
+                               BandsOf bands_of) {
   if (in.dtype() != DType::float32 || out.dtype() != DType::float32) fail(Error::Type, op, ": input and output must be float32");
   if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": axis must be from 0 to ", in.ndim() - 1, ", got ", axis);
+  check_outputs(op.c_str(), out, in.size(), [&](int64_t i) {
+    const AxisShape shape(in, i, axis);
+    return shape.outer * std::max<int64_t>(outputs_of(shape.extent), 0) * shape.inner;
+  });
 #ifdef NDD_CUDA
   if (in.values().is_cuda()) return apply_bands_gpu(op, in, out, axis, bands_of);
 #endif

@@ -52,6 +52,7 @@ void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& ou
       found = tables.emplace(shape.extent, std::make_pair(CudaTable<BandRow>(bands->rows), CudaTable<float>(bands->weights))).first;
     runs.push_back({static_cast<const float*>(in.data(i)), static_cast<float*>(out.data(i)), shape.extent, shape.inner,
                     static_cast<int64_t>(bands->rows.size()), out.volume(i), found->second.first.data(), found->second.second.data()});
+    // The grid is as large as the largest sample needs; blocks past the end of a smaller one leave their loop at its start.
     max_volume = std::max(max_volume, out.volume(i));
   }
   if (runs.empty()) return;

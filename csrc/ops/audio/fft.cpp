@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/audio/fft.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <mutex>
 
@@ -11,16 +13,24 @@
 namespace ndd::audio {
 namespace {
 
-// Complex numbers from which a single transform is split into columns and rows.
-constexpr int64_t kMinSplit = 2048;
 constexpr int64_t kMaxCachedNumbers = 1 << 22;  // of all plans together, about 50 bytes each: 200 MB
 
-// Empty if n has a prime factor above 7. Radix 4 comes first, since two steps of radix 2 read and write everything once more.
+// Empty if n has a prime factor above 13. Radix 4 comes first, since two steps of radix 2 read and write everything once more.
 std::vector<int32_t> radices_of(int64_t n) {
   std::vector<int32_t> radices;
-  for (const int32_t radix : {4, 2, 3, 5, 7})
+  for (const int32_t radix : {4, 2, 3, 5, 7, 11, 13})
     for (; n % radix == 0 && n > 1; n /= radix) radices.push_back(radix);
   return n > 1 ? std::vector<int32_t>{} : radices;
+}
+
+// Returns the length of a circular convolution of at least this many numbers that is transformed fast: next to a power of two.
+int64_t convolution_length(int64_t least) {
+  int64_t best = std::numeric_limits<int64_t>::max();
+  for (int64_t length : {1, 3, 5, 9, 15, 25, 27, 45, 75}) {
+    while (length < least) length *= 2;
+    best = std::min(best, length);
+  }
+  return best;
 }
 
 // exp(-pi i k^2 / n). k^2 is reduced modulo 2 n in integers: as a double it would lose the fraction of a turn for large k.
@@ -32,20 +42,24 @@ void add_chirp(int64_t k, int64_t n, std::vector<float>& chirp) {
 
 }  // namespace
 
-ComplexPlan::ComplexPlan(int64_t n, bool may_be_split) : n(n) {
+ComplexPlan::ComplexPlan(int64_t n, int64_t frequencies, bool may_be_split) : n(n), frequencies(frequencies) {
   const auto radices = radices_of(n);
   if (radices.empty() && n > 1) {
-    // A circular convolution of this length holds the linear one of 2 n - 1 numbers.
-    int64_t length = 1;
-    while (length < 2 * n - 1) length *= 2;
-    convolution = std::make_unique<const ComplexPlan>(length);
+    // The distances k - j of wanted frequencies and numbers go from 1 - n to frequencies - 1. A real signal has as many frequencies as half of its
+    // numbers: a quarter less than all.
+    const int64_t length = convolution_length(n + frequencies - 1);
+    convolution = std::make_unique<const ComplexPlan>(length, length);
     for (int64_t k = 0; k < n; ++k) add_chirp(k, n, chirp);
     std::vector<float> buffers(4 * length);
     float *re = buffers.data(), *im = re + length, *other_re = im + length, *other_im = other_re + length;
     for (int64_t k = 0; k < n; ++k) {
       // The conjugate chirp is even: negative indices are at the end.
-      re[k] = re[(length - k) % length] = chirp[2 * k];
-      im[k] = im[(length - k) % length] = -chirp[2 * k + 1];
+      const int64_t behind = (length - k) % length;
+      re[behind] = chirp[2 * k];
+      im[behind] = -chirp[2 * k + 1];
+      if (k >= frequencies) continue;
+      re[k] = chirp[2 * k];
+      im[k] = -chirp[2 * k + 1];
     }
     transform(*convolution, 1, re, im, other_re, other_im);
     for (int64_t k = 0; k < length; ++k) {
@@ -79,8 +93,8 @@ void ComplexPlan::split() {
   auto length = static_cast<int64_t>(std::sqrt(static_cast<double>(n)));
   while (n % length != 0) --length;
   const int64_t width = n / length;
-  columns.reset(new ComplexPlan(length, false));
-  rows.reset(new ComplexPlan(width, false));
+  columns.reset(new ComplexPlan(length, length, false));
+  rows.reset(new ComplexPlan(width, width, false));
   for (int64_t k = 0; k < length; ++k) {
     for (int64_t b = 0; b < width; ++b) {
       const double angle = -2.0 * M_PI * static_cast<double>(k * b) / static_cast<double>(n);

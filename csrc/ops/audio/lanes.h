@@ -11,6 +11,7 @@
 
 namespace ndd::audio {
 
+// The floats of a 512-bit vector. Narrower vectors take two or four of them for each operation.
 constexpr int kMaxLanes = 16;
 
 // `rows` has `lanes` pointers.

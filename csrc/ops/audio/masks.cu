@@ -2,7 +2,6 @@
 // SpecAugment's masks (Park et al., 2019): bands of an axis are set to a number, which may be the mean of the sample.
 #include <algorithm>
 #include <cstring>
-#include <limits>
 
 #include "ndd/args.h"
 #include "ndd/elementwise/rows.h"
@@ -10,6 +9,7 @@
 #include "ndd/kernel.h"
 #include "ndd/random/random.h"
 #include "ops/audio/bands.h"
+#include "ops/audio/masks.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
@@ -20,33 +20,12 @@ namespace ndd {
 namespace {
 
 using audio::AxisShape;
+using audio::draw_masks;
+using audio::fill_masks;
+using audio::kMaxMasks;
+using audio::Masks;
 
 constexpr char kTimeMask[] = "time_mask", kFrequencyMask[] = "frequency_mask";
-// So that a run has them all without further memory.
-constexpr int64_t kMaxMasks = 64;
-
-// The bands [begin, end) of a sample; empty where a mask is not applied.
-struct Masks {
-  int32_t begin[kMaxMasks], end[kMaxMasks];
-};
-
-// A mask is up to `widest` wide and lies anywhere within the extent. Three words are drawn for each, whether it is applied or not, so that a probability
-// does not change the places of the other masks.
-Masks draw(Philox stream, int64_t masks, float widest, float probability, int64_t extent) {
-  if (extent > std::numeric_limits<int32_t>::max()) fail("an axis of ", extent, " elements is too long; masks reach to 2^31 - 1");
-  Masks masks_drawn{};
-  for (int64_t m = 0; m < masks; ++m) {
-    const float width_draw = stream.uniform(), begin_draw = stream.uniform(), apply_draw = stream.uniform();
-    // Rounded down, as in torchaudio.
-    const float limited = std::min(widest, static_cast<float>(extent)), width = width_draw * limited;
-    const float begin = begin_draw * (static_cast<float>(extent) - width);
-    if (!(apply_draw < probability)) continue;
-    masks_drawn.begin[m] = std::min<int32_t>(static_cast<int32_t>(begin), static_cast<int32_t>(extent));
-    masks_drawn.end[m] = std::min<int32_t>(masks_drawn.begin[m] + static_cast<int32_t>(width), static_cast<int32_t>(extent));
-  }
-  return masks_drawn;
-}
-
 // In eight lanes, which are added in a fixed order: the result does not depend on the instruction set.
 double mean_of(const Samples& in, int64_t i) {
   const int64_t count = in.volume(i);
@@ -69,15 +48,11 @@ void mask_sample(const Samples& in, const Samples& out, int64_t i, int64_t axis,
   const AxisShape shape(in, i, axis);
   if (in.volume(i) == 0) return;
   auto* to = static_cast<char*>(out.data(i));
+  // Everything is copied first: masks may overlap, and filling part of a copy is cheaper than finding what lies between them.
   std::memcpy(to, in.data(i), in.volume(i) * bytes);
   for_dtype(in.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T filling = saturate<T>(value);
-    for (int64_t m = 0; m < count; ++m)
-      for (int64_t o = 0; o < shape.outer; ++o) {
-        T* row = reinterpret_cast<T*>(to) + o * shape.extent * shape.inner;
-        std::fill(row + masks.begin[m] * shape.inner, row + masks.end[m] * shape.inner, filling);
-      }
+    fill_masks(masks, count, shape.outer, shape.extent, shape.inner, saturate<T>(value), reinterpret_cast<T*>(to));
   });
 }
 
@@ -112,9 +87,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t e = int64_t{blockIdx.x} * kThreads + threadIdx.x; e < run.volume; e += int64_t{gridDim.x} * kThreads) {
       // The position along the masked axis.
       const int64_t k = e / run.inner % run.extent;
-      bool masked = false;
-      for (int64_t m = 0; m < masks; ++m) masked |= k >= run.masks.begin[m] && k < run.masks.end[m];
-      if (masked) store_element(means ? means[r] : run.value, run.out, dtype, e);
+      if (run.masks.hide(k, masks)) store_element(means ? means[r] : run.value, run.out, dtype, e);
       else copy_element(run.in, e, run.out, e, dtype);
     }
   }
@@ -128,12 +101,17 @@ void mask_along(const Tensor& input, const MaybeTensor& input_shapes, int64_t ax
   const Args<float> widths(widest), probabilities(probability), mask_values(value);
   if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": axis must be from 0 to ", in.ndim() - 1, ", got ", axis);
   if (count < 0 || count > kMaxMasks) fail(Error::Value, op, ": num_masks must be 0 to 64, got ", count);
+  if (in.dtype() != out.dtype()) fail(Error::Type, op, ": the output must have the type of the input");
+  check_outputs(op, out, in);
+  check_rows(op, "the widest mask", widths, in.size());
+  check_rows(op, "p", probabilities, in.size());
+  check_rows(op, "mask_value", mask_values, in.size());
   const int64_t* const drawn = drawn_words(op, words);
   const auto masks_of = [=](int64_t i) {
     const float width = widths(i), p = probabilities(i);
     if (!(width >= 0.0f)) fail(Error::Value, op, ": sample ", i, ": the widest mask must not be negative, got ", width);
     if (!(p >= 0.0f && p <= 1.0f)) fail(Error::Value, op, ": sample ", i, ": p must be from 0 to 1, got ", p);
-    return draw(Philox(drawn, i), count, width, p, in.shape(i)[axis]);
+    return draw_masks(Philox(drawn, i), count, width, p, in.shape(i)[axis]);
   };
 #ifdef __CUDACC__
   if (input.is_cuda()) {

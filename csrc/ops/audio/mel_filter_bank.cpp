@@ -27,6 +27,7 @@ BandsPtr mel_bands(const Key& key) {
   auto bands = std::make_shared<Bands>();
   bands->inputs = bins;
   const double first = htk ? htk_of(low) : slaney_of(low), last = htk ? htk_of(high) : slaney_of(high);
+  // In doubles: neighboring corners of many narrow filters differ in the last bits of a float.
   const auto corner = [&](int64_t m) {
     const double mel = first + (last - first) * static_cast<double>(m) / static_cast<double>(filters + 1);
     return htk ? hertz_of_htk(mel) : hertz_of_slaney(mel);
@@ -56,12 +57,15 @@ BandsPtr mel_bands(const Key& key) {
 
 void mel_filter_bank(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, double sample_rate, double freq_low, double freq_high,
                      int64_t nfilter, bool htk, bool normalize, const Tensor& output, const MaybeTensor& output_shapes) {
+  // Kept from call to call: the same few banks serve all batches, and 64 are more than a program has.
   static auto* const cache = new Kept<Key, Bands>(64);  // never destroyed: threads use it to the end of the process
   const Samples in(input, input_shapes), out(output, output_shapes);
-  apply_bands("mel_filter_bank", in, out, axis, 4.0, [=](int64_t bins) {
-    const Key key{bins, sample_rate, freq_low, freq_high, nfilter, htk, normalize};
-    return cache->get(key, [&] { return mel_bands(key); });
-  });
+  apply_bands(
+      "mel_filter_bank", in, out, axis, 4.0, [=](int64_t) { return nfilter; },
+      [=](int64_t bins) {
+        const Key key{bins, sample_rate, freq_low, freq_high, nfilter, htk, normalize};
+        return cache->get(key, [&] { return mel_bands(key); });
+      });
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ BandsPtr cosines(const Key& key) {
   bands->inputs = n;
   for (int64_t k = 0; k < std::min(coefficients, n); ++k) {
     bands->rows.push_back({0, static_cast<int32_t>(n), static_cast<int64_t>(bands->weights.size())});
+    // Liftering scales coefficients, which are rows: it is folded into the matrix and costs nothing per sample.
     const double lift = lifter != 0.0 ? 1.0 + lifter / 2.0 * std::sin(M_PI * static_cast<double>(k + 1) / lifter) : 1.0;
     for (int64_t i = 0; i < n; ++i) {
       double scale = normalize ? std::sqrt(2.0 / static_cast<double>(n)) : 1.0;
@@ -45,11 +46,14 @@ void mfcc(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, in
   static auto* const cache = new Kept<Key, Bands>(64);  // never destroyed: threads use it to the end of the process
   const Samples in(input, input_shapes), out(output, output_shapes);
   const double weights = in.size() > 0 && axis >= 0 && axis < in.ndim() ? static_cast<double>(in.shape(0)[axis]) : 1.0;
-  apply_bands("mfcc", in, out, axis, weights, [=](int64_t n) {
-    if (dct_type == 1 && n < 2) fail("mfcc: dct_type=1 needs at least 2 elements, got ", n);
-    const Key key{n, n_mfcc, dct_type, normalize, lifter};
-    return cache->get(key, [&] { return cosines(key); });
-  });
+  apply_bands(
+      "mfcc", in, out, axis, weights, [=](int64_t n) { return std::min(n_mfcc, n); },
+      [=](int64_t n) {
+        // Checked for each extent, as ragged samples have several. The formula divides by n - 1.
+        if (dct_type == 1 && n < 2) fail("mfcc: dct_type=1 needs at least 2 elements, got ", n);
+        const Key key{n, n_mfcc, dct_type, normalize, lifter};
+        return cache->get(key, [&] { return cosines(key); });
+      });
 }
 
 }  // namespace

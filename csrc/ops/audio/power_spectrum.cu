@@ -36,6 +36,7 @@ void power_spectrum(const Tensor& input, const MaybeTensor& input_shapes, int64_
   bool rows = true;
   for (int64_t i = 0; i < job.in.size(); ++i) {
     const AxisShape shape = job.shape(i);
+    // One layout for the launch: of mixed batches all are treated as strided, which is right for rows too.
     rows = rows && shape.inner == 1;
     if (job.out.volume(i) > 0)
       by_length[job.length(i)].push_back(

@@ -25,6 +25,10 @@ inline PowerJob power_job(const Tensor& input, const MaybeTensor& input_shapes, 
   if (axis < 0 || axis >= job.in.ndim()) fail(Error::Value, "power_spectrum: axis must be from 0 to ", job.in.ndim() - 1, ", got ", axis);
   for (int64_t i = 0; i < job.in.size(); ++i)
     if (job.in.shape(i)[axis] < 1) fail("power_spectrum: sample ", i, " has no elements along axis ", axis);
+  check_outputs("power_spectrum", job.out, job.in.size(), [&](int64_t i) {
+    const AxisShape shape = job.shape(i);
+    return shape.outer * (job.length(i) / 2 + 1) * shape.inner;
+  });
   return job;
 }
 

@@ -57,6 +57,7 @@ void filter_sample(const Samples& in, const Samples& out, int64_t i, float coeff
     dst[0] = emphasize(src[0], values[-1], coefficient);
     return filter_row(src + 1, count - 1, coefficient, dst + 1);
   }
+  // values[-1] carries the last element of a row over to the next one, in the type of the arithmetic, not of the output.
   for (; begin < count; begin += kRow) {
     const int64_t n = std::min(kRow, count - begin);
     load(from + begin * in.item_bytes(), n, values);
@@ -91,6 +92,8 @@ void preemphasis_filter(const Tensor& input, const MaybeTensor& input_shapes, co
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Args<float> coefficient(coefficients);
   const auto kind = static_cast<Border>(border);
+  check_outputs("preemphasis_filter", out, in);
+  check_rows("preemphasis_filter", "the coefficient", coefficient, in.size());
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<Run> runs;

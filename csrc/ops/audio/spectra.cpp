@@ -24,7 +24,9 @@ void run_stages(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, 
         case 3: run_stage<3>(stage, twiddles, lanes, a, b, c, d); break;
         case 4: run_stage<4>(stage, twiddles, lanes, a, b, c, d); break;
         case 5: run_stage<5>(stage, twiddles, lanes, a, b, c, d); break;
-        default: run_stage<7>(stage, twiddles, lanes, a, b, c, d); break;
+        case 7: run_stage<7>(stage, twiddles, lanes, a, b, c, d); break;
+        case 11: run_stage<11>(stage, twiddles, lanes, a, b, c, d); break;
+        default: run_stage<13>(stage, twiddles, lanes, a, b, c, d); break;
       }
       std::swap(a, c);
       std::swap(b, d);
@@ -89,15 +91,25 @@ void run(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, float*&
 }
 
 // Multiplies number i of all lanes by factor i; `sign` -1 takes the conjugate of the product.
-void multiply(const float* factors, int64_t n, int64_t lanes, float sign, float* re, float* im) {
-  for (int64_t i = 0; i < n; ++i, re += lanes, im += lanes) {
-    const float c = factors[2 * i], s = factors[2 * i + 1];
-    for (int64_t l = 0; l < lanes; ++l) {
-      const float x = re[l], y = im[l];
-      re[l] = x * c - y * s;
-      im[l] = sign * (x * s + y * c);
+void multiply(const float* factors, int64_t count, int64_t lanes, float sign, float* reals, float* imaginaries) {
+  with_simd([&]() NDD_ALWAYS_INLINE {
+    const float* __restrict factor = factors;
+    float* __restrict re = reals;
+    float* __restrict im = imaginaries;
+    const int64_t n = count, width = lanes;
+    const float conjugate = sign;
+    const auto product = [&](int64_t at, float c, float s) NDD_ALWAYS_INLINE {
+      const float x = re[at], y = im[at];
+      re[at] = x * c - y * s;
+      im[at] = conjugate * (x * s + y * c);
+    };
+    if (width == 1) {
+      for (int64_t i = 0; i < n; ++i) product(i, factor[2 * i], factor[2 * i + 1]);
+      return;
     }
-  }
+    for (int64_t i = 0; i < n; ++i)
+      for (int64_t l = 0; l < width; ++l) product(i * width + l, factor[2 * i], factor[2 * i + 1]);
+  });
 }
 
 // Loads elements `begin` to `end` of all lanes, in any layout. Lanes beyond the last signal repeat it, or are zero; their results are not stored.
@@ -243,14 +255,19 @@ void transform(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, f
   // Bluestein's algorithm for lengths with large prime factors: `filter` is the transform of the conjugate chirp, including the factor 1 / length.
   multiply(plan.filter.data(), plan.extent(), lanes, -1.0f, re, im);
   run(*plan.convolution, lanes, re, im, other_re, other_im);
+  // Not all frequencies: those of a real signal, of which only the magnitudes are used. The conjugate has the same, and the chirp's are 1.
+  if (plan.frequencies < plan.n) return;
   for (int64_t i = 0; i < plan.n * lanes; ++i) im[i] = -im[i];
   multiply(plan.chirp.data(), plan.n, lanes, 1.0f, re, im);
 }
 
 int64_t lanes_of(const RealPlan& plan, int64_t signals) {
-  if (signals <= 1) return 1;
+  // One by one, split transforms take as long as in eight lanes, and half as long as in four. The lanes of very long signals leave the caches.
+  constexpr int64_t kMaxSideBySide = 16384;  // numbers of a signal
+  const int64_t extent = plan.complex.extent();
+  if (signals <= 1 || (extent >= kMinSplit && signals < 6) || extent > kMaxSideBySide) return 1;
   // Multiples of four, because load_rows() transposes four lanes at a time.
-  return signals <= 4 ? 4 : signals <= 8 || plan.complex.extent() > 512 ? 8 : 16;
+  return signals <= 4 ? 4 : signals <= 8 || extent > 512 ? 8 : 16;
 }
 
 void spectra(const RealPlan& plan, int64_t lanes, const Signals& signals, int64_t length, const float* window, int64_t power,

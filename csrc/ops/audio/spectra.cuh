@@ -74,7 +74,9 @@ __device__ inline void run_stages(const DeviceStages& plan, int64_t lanes, float
       case 3: run_stage<3>(stage, twiddles, lanes, re, im, other_re, other_im); break;
       case 4: run_stage<4>(stage, twiddles, lanes, re, im, other_re, other_im); break;
       case 5: run_stage<5>(stage, twiddles, lanes, re, im, other_re, other_im); break;
-      default: run_stage<7>(stage, twiddles, lanes, re, im, other_re, other_im); break;
+      case 7: run_stage<7>(stage, twiddles, lanes, re, im, other_re, other_im); break;
+      case 11: run_stage<11>(stage, twiddles, lanes, re, im, other_re, other_im); break;
+      default: run_stage<13>(stage, twiddles, lanes, re, im, other_re, other_im); break;
     }
     // Results alternate between the buffers; std::swap() is not available in device code.
     float* swapped = re;

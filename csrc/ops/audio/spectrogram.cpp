@@ -19,8 +19,10 @@ void spectrogram_of(const SpectrogramJob& job, int64_t i) {
   auto* out = static_cast<float*>(job.out.data(i));
   const int64_t length = job.in.volume(i), windows = framing.windows(length), bins = job.plan->bins(), size = framing.window_length;
   const int64_t lanes = lanes_of(*job.plan, windows);
+  // One row for each lane: all windows of a group may reach beyond a short signal.
   float* const edge_rows = scratch_of(edges, lanes * size);
   for (int64_t first = 0; first < windows; first += lanes) {
+    // Time-major spectra are rows of bins; otherwise bin k of all windows is a row, and neighboring windows lie side by side in it.
     Signals signals{std::min(lanes, windows - first), {}, 1, {}, framing.time_major ? 1 : windows};
     for (int64_t l = 0; l < signals.count; ++l) {
       const int64_t t = first + l, begin = t * framing.step - framing.before;

@@ -19,6 +19,7 @@ struct Windows {
   int64_t bins;
 
   __device__ bool bins_last() const { return framing.time_major; }
+  // The framing is applied on reading: windows overlap, and copies of them would be several times the signal.
   __device__ float load(const Run& run, int64_t w, int64_t i) const {
     if (i >= framing.window_length) return 0.0f;
     const int64_t from = framing.source(w * framing.step - framing.before + i, run.length);
@@ -38,6 +39,7 @@ void spectrogram(const Tensor& input, const MaybeTensor& input_shapes, const May
   for (int64_t i = 0; i < job.in.size(); ++i)
     runs.push_back(
         {static_cast<const float*>(job.in.data(i)), static_cast<float*>(job.out.data(i)), job.in.volume(i), job.framing.windows(job.in.volume(i))});
+  // Before the upload: a launch without blocks is an error.
   if (runs.empty()) return;
   const CudaTable<float> factors(*job.window);
   launch_spectra("spectrogram", runs, Windows{job.framing, factors.data(), job.plan->bins()}, *job.plan, power);

@@ -18,6 +18,7 @@ struct Framing {
   int64_t power;
   bool centered, reflect, time_major;
 
+  // The middles of centered windows lie within the signal, or at its end; other windows lie in it entirely.
   NDD_HD int64_t windows(int64_t length) const {
     if (!centered && length < window_length) return 0;
     return (centered ? length : length - window_length) / step + 1;
@@ -58,6 +59,7 @@ inline SpectrogramJob spectrogram_job(const Tensor& input, const MaybeTensor& in
   const Framing framing{window_length, window_step, center_windows ? window_length / 2 : 0, power, center_windows, reflect_padding, time_major};
   SpectrogramJob job{Samples(input, input_shapes), Samples(output, output_shapes), framing, real_plan(nfft), nullptr};
   if (input.dtype() != DType::float32 || output.dtype() != DType::float32) fail(Error::Type, "spectrogram: the signal must be float32");
+  if (job.out.size() != job.in.size()) fail(Error::Value, "spectrogram: the output must have ", job.in.size(), " samples, got ", job.out.size());
   for (int64_t i = 0; i < job.in.size(); ++i) {
     const int64_t length = job.in.volume(i), count = framing.windows(length);
     for (int64_t d = 0; d < job.in.ndim(); ++d)
@@ -69,8 +71,9 @@ inline SpectrogramJob spectrogram_job(const Tensor& input, const MaybeTensor& in
     if (job.out.volume(i) < count * job.plan->bins()) fail("spectrogram: the output is too small");
   }
   if (window) {
+    if (window->numel() != window_length || window->dtype() != DType::float32)
+      fail(Error::Value, "spectrogram: window_fn must have window_length values, float32");
     const auto* values = static_cast<const float*>(window->data_ptr());
-    if (window->numel() != window_length) fail(Error::Value, "spectrogram: window_fn must have window_length values");
     job.window = std::make_shared<const std::vector<float>>(values, values + window_length);
   } else {
     static thread_local std::shared_ptr<const std::vector<float>> last;  // the window of the call before

@@ -16,6 +16,7 @@ namespace ndd {
 namespace {
 
 // Elements that are converted to float together.
+// 8 KB, a quarter of the first-level cache: source, row and result fit in it together.
 constexpr int64_t kRow = 2048;
 constexpr int kLanes = 16;
 
@@ -53,6 +54,7 @@ void find_largest(const float* row, int64_t n, float* largest) {
 template <class Visit>
 void for_each_row(const Samples& in, int64_t i, Visit visit) {
   const int64_t count = in.volume(i);
+  // Floats are visited in place, all together.
   if (in.dtype() == DType::float32) return visit(static_cast<const float*>(in.data(i)), 0, count);
   alignas(64) float row[kRow];
   const LoadRow load = row_loader(in.dtype());
@@ -68,6 +70,7 @@ void decibels_of_sample(const Samples& in, const Samples& out, int64_t i, Decibe
   if (reference == 0.0f) {
     float largest[kLanes] = {};
     for_each_row(in, i, [&](const float* row, int64_t, int64_t n) { find_largest(row, n, largest); });
+    // At least 0, as the lanes begin there: a sample of negative numbers has the reference 0, like silence.
     reference = *std::max_element(largest, largest + kLanes);
   }
   auto* result = static_cast<float*>(out.data(i));
@@ -149,6 +152,7 @@ void to_decibels(const Tensor& input, const MaybeTensor& input_shapes, double cu
   const Decibels decibels = decibels_of(cutoff_db, multiplier);
   const auto fixed_reference = static_cast<float>(reference);
   if (out.dtype() != DType::float32) fail(Error::Type, "to_decibels: the output must be float32");
+  check_outputs("to_decibels", out, in);
 #ifdef __CUDACC__
   if (input.is_cuda()) return launch_gpu(in, out, decibels, fixed_reference);
 #endif

@@ -127,6 +127,7 @@ void stretch_rows(const char* in, DType dtype, int64_t pixels, int64_t channels,
     widen_extremes(row.data(), n, least.data(), largest.data());
   }
   fold_lanes(lanes, channels, least.data(), largest.data());
+  // Lows and divisors are repeated along the row, so that the loop below has no inner loop over channels and vectorizes.
   for (int64_t k = 0; k < lanes; ++k) {
     const Stretch stretch(least[k % channels], largest[k % channels], white, whole);
     lows[k] = stretch.low;
@@ -151,6 +152,7 @@ void stretch_rows(const char* in, DType dtype, int64_t pixels, int64_t channels,
 }
 
 #ifdef __CUDACC__
+// All blocks of a channel must meet before the first element is stretched: a second kernel is that barrier.
 constexpr int kThreads = 256, kParts = 32;  // kParts: blocks that search a channel for its extremes
 
 // One channel, whose elements lie `step` apart.
@@ -182,6 +184,7 @@ __global__ void __launch_bounds__(kThreads) extremes_gpu(const __grid_constant__
       }
     });
     const Extremes all = reduce_block(shared, Extremes{low, high}, [](const Extremes& a, const Extremes& b) { return a.merged_with(b); });
+    // A part without elements holds [inf, -inf], which merging ignores.
     if (threadIdx.x == 0) parts[k * kParts + blockIdx.x] = all;
   }
 }

@@ -44,6 +44,7 @@ __device__ void for_pixels(const Run& run, F f) {
     f(run.element(p, 0), run.element(p, 1), run.element(p, 2));
 }
 
+// The histogram of gray levels, from which the mean of the whole image follows exactly in integers, in whatever order blocks finish.
 __device__ void count_gray(const Run& run, uint32_t* part, uint32_t* counts) {
   part[threadIdx.x] = 0;
   __syncthreads();
@@ -57,7 +58,7 @@ __device__ void count_gray(const Run& run, uint32_t* part, uint32_t* counts) {
 }
 
 __global__ void __launch_bounds__(kThreads) count_gpu(const Run* runs, int64_t count, uint32_t* counts) {
-  static_assert(kThreads == kLevels);
+  static_assert(kThreads == kLevels);  // a thread clears and adds one level
   __shared__ uint32_t part[kSharedChannels * kLevels];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
@@ -280,7 +281,9 @@ class Launcher {
       runs.insert(runs.end(), turn.counted.begin(), turn.counted.end());
       runs.insert(runs.end(), turn.others.begin(), turn.others.end());
     }
+    // One table for all turns, because each upload costs the host microseconds.
     const CudaTable<Run> run_table(runs);
+    // All histograms of all turns are cleared with one memset.
     const CudaBuffer counts(histograms_ * kLevels * 4);
     const cudaStream_t stream = current_cuda_stream();
     if (histograms_ > 0) check_cuda(cudaMemsetAsync(counts.data(), 0, histograms_ * kLevels * 4, stream), "byte_steps");
@@ -296,6 +299,7 @@ class Launcher {
         const KernelTable<WarpItem<2, AffineMap<2>>> table(turn.warps);
         launch_warp<2, false>(table.rows(), turn.warps.data(), items, tiles, DType::uint8, DType::uint8, stream);
       }
+      // Twice the pixels of apply_gpu for each block, which ends with atomic additions to the histogram of the image.
       if (counted > 0)
         count_gpu<<<batch_grid(most, kThreads * 128, counted), kThreads, 0, stream>>>(next_run, counted, static_cast<uint32_t*>(counts.data()));
       if (count > 0)

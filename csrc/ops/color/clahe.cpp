@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// CLAHE on the CPU, a task for each image: first the tables of all tiles, then every pixel mixed from the four tables around it. Images of three
+// channels go through Lab (lab.h), so that the lightness alone is equalized.
 #include "ops/color/clahe.h"
 
 #include <memory>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// color_jitter on the CPU: all steps of a tile of pixels while it is in the first-level cache. Contrast needs the mean of the whole image after the steps
+// before it, which makes the work two passes.
 #include "ops/color/color_jitter.h"
 
 #include <algorithm>
@@ -25,6 +27,7 @@ void apply_step(const Step& step_argument, float mean, const Levels& levels_argu
     const Levels levels = levels_argument;
     const float middle = mean;
     const int64_t count = n;
+    // Saturation and hue leave gray images unchanged; add_step() has dropped them.
     if (channels == 1) {
       for (int64_t i = 0; i < count; ++i) red[i] = blend<whole>(red[i], step.kind == kContrast ? middle : 0.0f, step, levels.white);
     } else if (step.kind == kHue) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// RGB, YCbCr and gray: one matrix for the whole batch, on the driver of color matrices. Python composes it from the names of the spaces.
 #include "ndd/color/matrix.h"
 #include "ndd/kernel.h"
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// color_twist, hsv, hue and saturation on the driver of color matrices. The matrix is computed for each sample on the thread that applies it, because
+// the arguments may be pending when the operator is called.
 #include "ndd/color/matrix.h"
 #include "ndd/kernel.h"
 #include "ops/color/twist.h"

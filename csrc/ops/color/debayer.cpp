@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Mosaics of a camera to colors on the CPU, a row at a time. Every pixel of a row is computed as if it were green and as if it were not, and one
+// result is selected: a branch for each pixel would keep gcc from vectorizing the loop.
 #include "ops/color/debayer.h"
 
 #include <algorithm>

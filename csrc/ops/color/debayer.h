@@ -52,12 +52,17 @@ NDD_HD int32_t gray_pixel(Load at, bool green, bool blue_row) {
   return static_cast<int32_t>((4899 * red + 9617 * mid + 1868 * blue + (1 << 15)) >> 16);
 }
 
-// VNG's sums of bytes need 13 bits, so 16-bit lanes suffice: a register holds twice as many as of 32.
+// VNG's sums of bytes need 13 bits, so 16-bit lanes suffice: a register holds twice as many as of 32. The functions below are for a Short, or for the two of
+// them in a register of a GPU (Pair in debayer.cu).
 using Short = int16_t;
 
 NDD_HD Short short_of(int32_t value) { return static_cast<Short>(value); }
 
 NDD_HD Short distance_of(Short a, Short b) { return a > b ? short_of(a - b) : short_of(b - a); }
+NDD_HD Short smaller(Short a, Short b) { return a < b ? a : b; }
+NDD_HD Short larger(Short a, Short b) { return a > b ? a : b; }
+NDD_HD bool is_below(Short a, Short b) { return a < b; }
+NDD_HD Short kept(bool keep, Short value) { return keep ? value : short_of(0); }
 
 // One of eight directions, by the step to the next pixel. Templates, because only straight code becomes vectors.
 template <int y, int x>
@@ -67,16 +72,16 @@ struct Direction {
 
   // Doubled.
   template <class Load>
-  static NDD_HD Short gradient(Load load, bool green) {
+  static NDD_HD auto gradient(Load load, bool green) {
     const auto apart = [&](int y0, int x0, int y1, int x1) NDD_ALWAYS_INLINE { return distance_of(short_of(load(y0, x0)), short_of(load(y1, x1))); };
-    const Short along = short_of(2 * short_of(apart(y, x, -y, -x) + apart(2 * y, 2 * x, 0, 0)));
+    const auto along = short_of(2 * short_of(apart(y, x, -y, -x) + apart(2 * y, 2 * x, 0, 0)));
     if constexpr (straight) {
-      const Short near = short_of(apart(y + p, x + q, p - y, q - x) + apart(y - p, x - q, -y - p, -x - q));
-      const Short far = short_of(apart(2 * y + p, 2 * x + q, p, q) + apart(2 * y - p, 2 * x - q, -p, -q));
+      const auto near = short_of(apart(y + p, x + q, p - y, q - x) + apart(y - p, x - q, -y - p, -x - q));
+      const auto far = short_of(apart(2 * y + p, 2 * x + q, p, q) + apart(2 * y - p, 2 * x - q, -p, -q));
       return short_of(along + short_of(near + far));
     } else {
-      const Short near = short_of(short_of(apart(y, 0, 0, -x) + apart(0, x, -y, 0)) + short_of(apart(2 * y, x, y, 0) + apart(y, 2 * x, 0, x)));
-      const Short far = short_of(2 * short_of(apart(2 * y, x, 0, -x) + apart(y, 2 * x, -y, 0)));
+      const auto near = short_of(short_of(apart(y, 0, 0, -x) + apart(0, x, -y, 0)) + short_of(apart(2 * y, x, y, 0) + apart(y, 2 * x, 0, x)));
+      const auto far = short_of(2 * short_of(apart(2 * y, x, 0, -x) + apart(y, 2 * x, -y, 0)));
       return short_of(along + (green ? far : near));
     }
   }
@@ -84,42 +89,41 @@ struct Direction {
 
 // Sums of doubled colors over the smooth directions: that of the pixel, and two others. Of a green pixel these are the row's own and the other one,
 // else green and the other one.
+template <class V>
 struct Smooth {
-  Short count = 0, same = 0, first = 0, second = 0;
+  V count{}, same{}, first{}, second{};
 
   template <int y, int x, class Load>
-  NDD_HD void add(Load at, bool green, Short gradient, Short threshold) {
+  NDD_HD void add(Load at, bool green, V gradient, V threshold) {
     using D = Direction<y, x>;
-    Short s = short_of(at(0, 0) + at(2 * y, 2 * x)), f, o;
+    V s = short_of(at(0, 0) + at(2 * y, 2 * x)), f{}, o{};
     if constexpr (D::straight) {
-      const Short ahead = short_of(2 * at(y, x)), beside = short_of(at(2 * y + D::p, 2 * x + D::q) + at(2 * y - D::p, 2 * x - D::q));
-      const Short corners = short_of(at(y + D::p, x + D::q) + at(y - D::p, x - D::q));
+      const V ahead = short_of(2 * at(y, x)), beside = short_of(at(2 * y + D::p, 2 * x + D::q) + at(2 * y - D::p, 2 * x - D::q));
+      const V corners = short_of(at(y + D::p, x + D::q) + at(y - D::p, x - D::q));
       f = x != 0 ? ahead : green ? beside : ahead;
       o = green ? (x != 0 ? beside : ahead) : corners;
     } else {
-      const Short around = short_of((at(y, 0) + at(0, x) + at(2 * y, x) + at(y, 2 * x)) >> 1);
+      const V around = short_of((at(y, 0) + at(0, x) + at(2 * y, x) + at(y, 2 * x)) >> 1);
       s = green ? short_of(2 * at(y, x)) : s;
       f = green ? short_of(at(0, x) + at(2 * y, x)) : around;
       o = green ? short_of(at(y, 0) + at(y, 2 * x)) : short_of(2 * at(y, x));
     }
-    const bool smooth = gradient < threshold;
-    count = short_of(count + (smooth ? 1 : 0));
-    same = short_of(same + (smooth ? s : short_of(0)));
-    first = short_of(first + (smooth ? f : short_of(0)));
-    second = short_of(second + (smooth ? o : short_of(0)));
+    const auto smooth = is_below(gradient, threshold);
+    count = short_of(count + kept(smooth, V(1)));
+    same = short_of(same + kept(smooth, s));
+    first = short_of(first + kept(smooth, f));
+    second = short_of(second + kept(smooth, o));
   }
 };
 
-NDD_HD Short smaller(Short a, Short b) { return a < b ? a : b; }
-NDD_HD Short larger(Short a, Short b) { return a > b ? a : b; }
 NDD_HD int32_t level(float value) { return static_cast<int32_t>(value < 0.0f ? 0.0f : value > 255.0f ? 255.0f : value); }
 
-// Half to even by adding and taking away a number whose last bit is 1: rintf is not a vector instruction on every processor.
+// Half to even by adding and taking away a number whose last bit is 1: rintf is not a vector instruction on every processor, and a slow one on a GPU.
 NDD_HD float to_whole(float value) {
-#ifdef __CUDA_ARCH__
-  return rintf(value);
-#else
   constexpr float kOnes = 12582912.0f;  // 1.5 * 2^23
+#ifdef __CUDA_ARCH__
+  return __fadd_rn(value, kOnes) - kOnes;  // never contracted with the product that is rounded
+#else
   return (value + kOnes) - kOnes;
 #endif
 }
@@ -127,28 +131,36 @@ NDD_HD float to_whole(float value) {
 // Variable number of gradients (Chang, Cheung, Pang: "Color filter array recovery using a threshold-based variable number of gradients", 1999), with
 // OpenCV's choices: gradients are doubled whole numbers, the threshold is the smallest one and half of the largest, and of the color beside a green
 // pixel only the far samples count.
-template <class Load>
-NDD_HD Pixel vng_pixel(Load at, bool green) {
-  const Short n = Direction<-1, 0>::gradient(at, green), s = Direction<1, 0>::gradient(at, green), w = Direction<0, -1>::gradient(at, green),
-              e = Direction<0, 1>::gradient(at, green), ne = Direction<-1, 1>::gradient(at, green), nw = Direction<-1, -1>::gradient(at, green),
-              se = Direction<1, 1>::gradient(at, green), sw = Direction<1, -1>::gradient(at, green);
-  const Short least = smaller(smaller(smaller(n, s), smaller(w, e)), smaller(smaller(ne, nw), smaller(se, sw)));
-  const Short most = larger(larger(larger(n, s), larger(w, e)), larger(larger(ne, nw), larger(se, sw)));
-  const Short threshold = short_of(least + larger(short_of(most >> 1), 2));
-  Smooth sums;
-  sums.add<-1, 0>(at, green, n, threshold);
-  sums.add<1, 0>(at, green, s, threshold);
-  sums.add<0, -1>(at, green, w, threshold);
-  sums.add<0, 1>(at, green, e, threshold);
-  sums.add<-1, 1>(at, green, ne, threshold);
-  sums.add<-1, -1>(at, green, nw, threshold);
-  sums.add<1, 1>(at, green, se, threshold);
-  sums.add<1, -1>(at, green, sw, threshold);
-  const int32_t center = at(0, 0);
+template <class V, class Load>
+NDD_HD Smooth<V> sum_smooth(Load at, bool green) {
+  const V n = Direction<-1, 0>::gradient(at, green), s = Direction<1, 0>::gradient(at, green), w = Direction<0, -1>::gradient(at, green),
+          e = Direction<0, 1>::gradient(at, green), ne = Direction<-1, 1>::gradient(at, green), nw = Direction<-1, -1>::gradient(at, green),
+          se = Direction<1, 1>::gradient(at, green), sw = Direction<1, -1>::gradient(at, green);
+  const V least = smaller(smaller(smaller(n, s), smaller(w, e)), smaller(smaller(ne, nw), smaller(se, sw)));
+  const V most = larger(larger(larger(n, s), larger(w, e)), larger(larger(ne, nw), larger(se, sw)));
+  const V threshold = short_of(least + larger(short_of(most >> 1), V(2)));
+  Smooth<V> sums;
+  sums.template add<-1, 0>(at, green, n, threshold);
+  sums.template add<1, 0>(at, green, s, threshold);
+  sums.template add<0, -1>(at, green, w, threshold);
+  sums.template add<0, 1>(at, green, e, threshold);
+  sums.template add<-1, 1>(at, green, ne, threshold);
+  sums.template add<-1, -1>(at, green, nw, threshold);
+  sums.template add<1, 1>(at, green, se, threshold);
+  sums.template add<1, -1>(at, green, sw, threshold);
+  return sums;
+}
+
+NDD_HD Pixel smooth_pixel(const Smooth<Short>& sums, int32_t center, bool green) {
   const float scale = 1.0f / static_cast<float>(2 * sums.count), base = static_cast<float>(center);
   const int32_t first = level(base + to_whole(static_cast<float>(sums.first - sums.same) * scale));
   const int32_t second = level(base + to_whole(static_cast<float>(sums.second - sums.same) * scale));
   return {green ? first : center, green ? center : first, second};
+}
+
+template <class Load>
+NDD_HD Pixel vng_pixel(Load at, bool green) {
+  return smooth_pixel(sum_smooth<Short>(at, green), at(0, 0), green);
 }
 
 // VNG reads two pixels past the border, which are reflected. Smaller images are bilinear.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// equalize: the levels of each channel are mapped such that they become equally frequent. On the GPU in three launches: histograms, tables, lookups; each
+// depends on all blocks of the one before.
 #include <algorithm>
 #include <cmath>
 #include <vector>
@@ -71,21 +73,7 @@ __global__ void __launch_bounds__(kThreads) map_gpu(const TableRun* runs, int64_
   __shared__ uint8_t shared[kSharedChannels * kLevels];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const TableRun run = runs[k];
-    const uint8_t* of_run = tables + run.first * kLevels;
-    if (run.channels > kSharedChannels) {
-      for_levels(run, [&](int64_t at, int32_t channel, bool whole) {
-        for (int j = 0; j < (whole ? 16 : 1); ++j) {
-          run.out[at + j] = of_run[int64_t{channel} * kLevels + run.in[at + j]];
-          channel = channel + 1 < run.channels ? channel + 1 : 0;
-        }
-      });
-      continue;
-    }
-    const int entries = static_cast<int>(run.channels) * kLevels;
-    __syncthreads();
-    for (int v = threadIdx.x; v < entries; v += kThreads) shared[v] = of_run[v];
-    __syncthreads();
-    map_run(run, shared, entries);
+    map_by_tables(run, tables + run.first * kLevels, shared);
   }
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// gamma, pointwise. Integers go by way of values from 0 to 1; the driver replaces a costly function of bytes by a table (kCostly).
 #include <cmath>
 
 #include "ndd/elementwise/pointwise.h"

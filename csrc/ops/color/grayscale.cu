@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// grayscale: the luma of ITU-R BT.601 in one channel, or in three equal ones.
 #include <algorithm>
 #include <vector>
 
@@ -70,6 +71,7 @@ void run_cpu(const Run& run, DType dtype) {
           for (int64_t i = 0; i < count; ++i) red[i] = gray_level<false>(red[i], green[i], blue[i]);
       });
     }
+    // The tile's other rows are stored too, so three channels are three copies of the gray row in the first-level cache.
     for (int64_t c = 1; c < run.to.channels; ++c) std::copy_n(tile.channel[0], n, tile.channel[c]);
     rows.store(run.to, tile, first, n, run.out);
   }
@@ -146,6 +148,7 @@ void grayscale(const Tensor& input, const MaybeTensor& input_shapes, bool planar
         max_pixels = std::max(max_pixels, run.from.pixels);
       });
     if (runs.empty() || max_pixels == 0) return;
+    // The number of output channels is the same for all samples, so at most one of the two launches.
     if (in.dtype() == DType::uint8 && (launch_bytes<1>(runs) || launch_bytes<3>(runs))) return check_launch("grayscale");
     const KernelTable<Run> table(runs);
     const auto count = static_cast<int64_t>(runs.size());

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The artifacts of JPEG on the CPU, without entropy coding: color conversion, transform, quantization and back, band by band of 16 rows, so that the
+// planes between the steps stay in the caches.
 #include "ops/color/jpeg_compression_distortion.h"
 
 #include <cstring>

@@ -162,4 +162,23 @@ static __device__ void map_run(const LevelRun& run, const uint8_t* shared, int e
   });
 }
 
+// The same with the tables of all channels in global memory, by whole blocks. Tables of so many channels that they do not fit into shared memory are read
+// through the caches.
+static __device__ void map_by_tables(const LevelRun& run, const uint8_t* tables, uint8_t (&shared)[kSharedChannels * kLevels]) {
+  if (run.channels > kSharedChannels) {
+    for_levels(run, [&](int64_t at, int32_t channel, bool whole) {
+      for (int j = 0; j < (whole ? 16 : 1); ++j) {
+        run.out[at + j] = tables[int64_t{channel} * kLevels + run.in[at + j]];
+        channel = channel + 1 < run.channels ? channel + 1 : 0;
+      }
+    });
+    return;
+  }
+  const int entries = static_cast<int>(run.channels) * kLevels;
+  __syncthreads();
+  for (int v = threadIdx.x; v < entries; v += kThreads) shared[v] = tables[v];
+  __syncthreads();
+  map_run(run, shared, entries);
+}
+
 }  // namespace ndd::level_runs

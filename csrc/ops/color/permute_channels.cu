@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// permute_channels: reorders the channels of each sample along any axis. Interleaved pixels of three channels go through the matrix driver, everything
+// else moves runs of equal size.
 #include <cstring>
 #include <vector>
 
@@ -41,6 +43,7 @@ Groups groups_of(const Samples& in, const Samples& out, int64_t i, int64_t axis)
   return groups;
 }
 
+// kBytes = 0 stands for a size known only at run time. With a constant size, memcpy is a load and a store instead of a call.
 template <int64_t kBytes>
 void copy_runs(const Groups& g, const int64_t* from) {
   for (int64_t o = 0; o < g.outer; ++o)
@@ -53,6 +56,7 @@ void copy_runs(const Groups& g, const int64_t* from) {
 #ifdef __CUDACC__
 constexpr int kThreads = 256;
 
+// A thread has an element. Only its size matters, so four kinds of loads serve all types.
 __global__ void __launch_bounds__(kThreads) copy_runs_gpu(const Groups* groups, int64_t count, int64_t item, const int64_t* from) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Groups g = groups[k];
@@ -72,6 +76,7 @@ void permute_gpu(const Samples& in, const Samples& out, int64_t axis, const Perm
   std::vector<Groups> groups;
   std::vector<int64_t> from;
   int64_t max_volume = 0;
+  // Samples may have different numbers of channels, so each has its permutation in one common list.
   for (int64_t i = 0; i < in.size(); ++i) {
     groups.push_back(groups_of(in, out, i, axis));
     groups.back().first = static_cast<int64_t>(from.size());

@@ -109,6 +109,7 @@ void pixel_chain(const Tensor& input, const MaybeTensor& shapes, const std::vect
   }
   const bool has_floats = in.dtype() == DType::float32 || std::any_of(floats.begin(), floats.end(), [](int64_t is_float) { return is_float != 0; });
   const int64_t wide = has_floats ? sizeof(float) : 1;  // bytes of an element in the buffers
+  // Absent arguments view the input, which is never read through them: Args has no empty state.
   const Args<float> means(mean ? *mean : input), deviations(std ? *std : input);
   const Args<int64_t> mirrors(mirror ? *mirror : input), ups(upside_down ? *upside_down : input);
   const bool has_mirror = mirror.has_value(), has_up = upside_down.has_value(), normalizes = mean && std;
@@ -121,6 +122,7 @@ void pixel_chain(const Tensor& input, const MaybeTensor& shapes, const std::vect
     const std::vector<Step> steps = steps_of(parsed_stages, in.dtype(), i);
     for (const Step& step : steps)
       if (step.kind == Step::kMatrix && width != 3) fail("pixel_chain: a color matrix: the image must have 3 channels, sample ", i, " has ", width);
+    // A flip of the whole batch and one of the sample cancel each other, but the caller passes only one of them.
     const bool flipped = horizontal != (has_mirror && mirrors(i) != 0), turned = vertical != (has_up && ups(i) != 0);
 
     const int ndim = 3, channel = static_cast<int>(output_layout.find('C'));
@@ -151,6 +153,7 @@ void pixel_chain(const Tensor& input, const MaybeTensor& shapes, const std::vect
       if (ends) continue;
       int64_t part[ndim] = {rows, pixels, width}, to[ndim], step = 1;
       for (int d = 0; d < ndim; ++d) to[d] = part[order[d]];
+      // What is left is a slice of the block: mirrored, reordered and normalized on the way to the output.
       Slice slice =
           window_slice(src, part, nullptr, to, order, ndim, [](int) { return 0; }, [&](int a) { return a == 0 ? turned : a == 1 && flipped; });
       slice.placed = true;

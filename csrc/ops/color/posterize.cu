@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// posterize, pointwise. Bytes are masked; other types go through the same steps in float, which a power of two scales without rounding.
 #include <algorithm>
 #include <cmath>
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Correlation with windows that are data, on the CPU: a sample, its weights and its fill value are read when its turn comes, then the driver of
+// stencils does the rest (ndd/stencil/cpu.h).
 #include "ops/filters/filter.h"
 
 #include "ndd/elementwise/rows.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// gaussian_blur on a GPU: the windows are computed on the host and uploaded together with the table of images.
 #include <array>
 #include <utility>
 #include <vector>

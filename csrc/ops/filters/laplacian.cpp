@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// laplacian on the CPU, by the cheapest of three algorithms that give the same sum of partial derivatives (filter_image chooses).
 #include "ops/filters/laplacian.h"
 
 #include <algorithm>

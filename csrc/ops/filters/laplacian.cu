@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// laplacian on a GPU: small windows as one correlation with the sum of all derivatives; larger ones as a separable convolution for each derivative,
+// whose cost grows with the size of the window instead of its square or cube.
 #include <utility>
 #include <vector>
 

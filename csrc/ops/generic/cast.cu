@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Conversion between element types, bound by memory on both devices. Large results of the CPU bypass its caches.
 #include <algorithm>
 
 #include "ndd/elementwise/convert.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// lookup_table: the default is an entry like the others, behind the last one, so that a key outside of the table costs no branch.
 #include <algorithm>
 #include <memory>
 #include <vector>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// normalize on the CPU: mean and deviation of each sample by the driver of reductions, then (in - mean) * scale + shift while the sample is still in
+// the caches. With batch=True the totals of all samples have to be known first: the tasks of the call compute them together.
 #include "ops/generic/normalize.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// normalize on a GPU: statistics stay in device memory between the launches, so that the host never waits for them.
 #include "ops/generic/normalize.h"
 
 #include <algorithm>

@@ -15,6 +15,7 @@ void crop_mirror_normalize(const Tensor& input, const MaybeTensor& input_shapes,
   const PerChannel means(op, "mean", mean), deviations(op, "std", std);
   const Args<int64_t> mirrors(mirror);
   const int ndim = static_cast<int>(in.ndim()), channel = static_cast<int>(output_layout.find('C')), width = static_cast<int>(layout.find('W'));
+  // Without a normalization and a conversion pixels are only moved, as bytes: decided per sample, from its means.
   const bool same_type = in.dtype() == out.dtype();
   const float factor = static_cast<float>(scale), offset = static_cast<float>(shift);
   run_slices(op, in, out, false, [=](int64_t i, SliceBatch& batch) {
@@ -32,6 +33,7 @@ void crop_mirror_normalize(const Tensor& input, const MaybeTensor& input_shapes,
     const int64_t channels = from[order[channel]], padded = to[channel];
     means.check(i, channels);
     deviations.check(i, channels);
+    // Fill values count the output's channels, means those of the image.
     if (pad) window.fill.check(i, padded);
     slice.channel = channel;
     slice.channels = static_cast<int64_t>(batch.channels.size());

@@ -22,6 +22,7 @@ struct Regions {
       return n;
     };
     const int64_t anchors = number_count(anchor), shapes = number_count(shape);
+    // Here, not in Python, because the numbers may come from an operator that has not run when the call is made.
     if (anchors != shapes || anchors % axis_count != 0)
       fail("erase: sample ", i, " has ", anchors, " numbers in 'anchor' and ", shapes, " in 'shape'; both must have ", axis_count,
            " for each region, one for each axis");
@@ -29,6 +30,7 @@ struct Regions {
   }
 
   static int64_t clamped(float position, int64_t extent) {
+    // Compared as floats: a conversion of what exceeds 64 bits is undefined.
     return position > 0.0f ? position < static_cast<float>(extent) ? static_cast<int64_t>(position) : extent : 0;  // NaN: 0
   }
 

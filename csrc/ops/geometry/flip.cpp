@@ -12,6 +12,7 @@ void flip(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& de
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Args<int64_t> d(depthwise), h(horizontal), v(vertical);
   const int64_t columns = std::max({d.cols(), h.cols(), v.cols()});
+  // Mirroring is a negative stride of a slice: the kernels are those of slice, for all types and any number of axes.
   run_slices("flip", in, out, true, [=](int64_t i, SliceBatch& batch) {
     const int split = columns > 1 ? 1 : 0;  // 1 if frames have arguments of their own; otherwise a video is one slice
     const int64_t* shape = in.shape(i);
@@ -20,6 +21,7 @@ void flip(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& de
       if (argument->cols() > 1 && argument->cols() < frames)
         fail("flip: sample ", i, " has ", frames, " frames, its arguments are for ", argument->cols());
     }
+    // A sample without frames has no slices, and nothing to divide by.
     const int64_t bytes = frames > 0 ? in.volume(i) / frames * in.item_bytes() : 0;
     batch.channels.resize(1);
     for (int64_t f = 0; f < frames; ++f) {

@@ -26,6 +26,7 @@ class Pairs {
     if (!has_value()) return;
     if (per_frame_ && frames_ != 1 && frames > frames_) fail(at(sample), "is for ", frames_, " frames, but there are ", frames);
     const int64_t columns = args_->cols() / std::max<int64_t>(frames_, 1);
+    // Rows of frames are not padded: their number of regions is that of the argument.
     int64_t numbers = columns;
     while (!per_frame_ && numbers > 0 && is_padding((*args_)(sample, numbers - 1))) --numbers;
     if (numbers != 2 * regions)
@@ -86,6 +87,7 @@ struct MultiPaste {
       const int64_t from = in_anchors.has_value() ? in_anchors(i, f, k, d, shape[d], false) : 0;
       const int64_t size = shapes.has_value() ? shapes(i, f, k, d, shape[d], true) : shape[d] - from;
       const int64_t to = out_anchors.has_value() ? out_anchors(i, f, k, d, extent[d], false) : 0;
+      // Refused, not clamped: a clamped region would show another part of its input.
       if (from < 0 || size < 0 || from + size > shape[d])
         fail(where, "must lie within its input, but along axis ", d, " it goes from ", from, " to ", from + size, " of ", shape[d]);
       if (to < 0 || to + size > extent[d])

@@ -69,7 +69,9 @@ class TableMaps {
     const int64_t pixels = item.size[0] * item.size[1];
     const auto part = [&](const Samples& map, const char* name) {
       const int64_t frames = pixels > 0 ? map.volume(i) / pixels : 1;
+      // The maps are as large as the output: what is left over of their volume are frames.
       images_.check_frames(i, frames, name, true);
+      // A shared map is stored once, and all samples point at it.
       const int64_t own = shared(map) ? 0 : i;
       return static_cast<const char*>(map.data(own)) + (frames > 1 ? f : 0) * pixels * map.item_bytes();
     };

@@ -2,6 +2,8 @@
 #include "ops/geometry/resize.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "ndd/cuda.h"
@@ -9,6 +11,7 @@
 #include "ndd/kernel.h"
 #include "ndd/resample/linear.cuh"
 #include "ndd/resample/nearest.cuh"
+#include "ndd/resample/normalized.cuh"
 #include "ndd/resample/pass.cuh"
 #include "ndd/resample/tile.cuh"
 #include "ndd/resample/torch_rule.h"
@@ -44,8 +47,9 @@ dim3 grid_of(int64_t blocks, int64_t samples, int64_t planes) {
 constexpr int64_t kSharedBytes = 72 << 10, kMaxSharedBytes = 96 << 10;
 
 // Plans the tiles of a sample whose height and width are resampled; false if no tile fits in shared memory. Wide tiles amortize the weights of a row; narrow
-// ones are needed where a reduction reads many rows. Cases with one axis are rearranged so that tiles are full.
-bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
+// ones are needed where a reduction reads many rows. Cases with one axis are rearranged so that tiles are full, unless results are normalized, whose
+// planes have places of their own.
+bool tiled(const Job& job, int64_t item_bytes, TiledSample& s, const Normalization* normalization = nullptr) {
   s = {};
   s.in = job.in;
   s.out = job.out;
@@ -57,7 +61,8 @@ bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
     s.vertical = s.horizontal;
     s.horizontal = unchanged_axis(channels);
     channels = 1;
-  } else if (is_unchanged(s.vertical) && s.planes * s.vertical.in <= 4194304) {  // one axis: rows of all planes fill the tiles
+  } else if (normalization == nullptr && is_unchanged(s.vertical) &&
+             s.planes * s.vertical.in <= 4194304) {  // one axis: rows of all planes fill the tiles
     s.vertical = unchanged_axis(s.planes * s.vertical.in);
     s.planes = 1;
   }
@@ -69,50 +74,58 @@ bool tiled(const Job& job, int64_t item_bytes, TiledSample& s) {
   s.out_pitch = s.horizontal.out * channels;
   s.out_plane = s.vertical.out * s.out_pitch;
   bool found = false;
+  const bool planar = normalization != nullptr && normalization->pixel == 1;
   // The widest tile that fits, but no wider than the image needs.
   for (int32_t width = 128; width >= 8 && !found; width /= 2)
-    found = (width == 8 || s.horizontal.out > width / 2) && s.cut(width, item_bytes) <= kSharedBytes;
-  for (int32_t width = 8; width >= 4 && !found; width /= 2) found = s.cut(width, item_bytes) <= kMaxSharedBytes;
+    found = (width == 8 || s.horizontal.out > width / 2) && s.cut(width, item_bytes, planar) <= kSharedBytes;
+  for (int32_t width = 8; width >= 4 && !found; width /= 2) found = s.cut(width, item_bytes, planar) <= kMaxSharedBytes;
   return found && s.tiles < 1 << 30;
 }
 
-template <class In, bool kRounded>
-void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
+template <class Row>
+bool is_planar(const Row& row) {
+  if constexpr (is_normalized<Row>) return row.normalization.pixel == 1;
+  else return false;
+}
+
+template <class In, bool kRounded, class Row>
+void launch_tiles(const char* op, const std::vector<Row>& samples, DType in, DType out) {
   const int64_t count = static_cast<int64_t>(samples.size());
-  const TiledSample& reference = samples[0];
+  const Row& reference = samples[0];
   // The grid must fit the largest sample; smaller ones leave blocks without work.
   int64_t tiles = 0, across = 1, planes = 0, bytes = 0;
   bool alike = true;
-  for (TiledSample s : samples) {
+  for (Row s : samples) {
     tiles = std::max<int64_t>(tiles, s.tiles);
     across = std::max<int64_t>(across, s.across);
     planes = std::max(planes, s.planes);
-    bytes = std::max(bytes, s.cut(s.tile_width, item_bytes(out)));
+    bytes = std::max(bytes, s.cut(s.tile_width, item_bytes(out), is_planar(s)));
     alike = alike && s.channels == reference.channels && same_axis(s.vertical, reference.vertical) && same_axis(s.horizontal, reference.horizontal);
   }
-  if (bytes > 40 << 10)  // with what the kernel has besides, beyond the 48 KiB that need not be asked for
-    check_cuda(cudaFuncSetAttribute(tile_kernel<In, kRounded>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxSharedBytes)), op);
-  // As many blocks as two generations of four a multiprocessor of 132: more tiles go to the same blocks, which keep the weights of rows and columns
-  // with samples alike, or of columns down a sample.
-  constexpr int64_t kBlocks = 2 * 4 * 132;
+  if (bytes > 40 << 10)  // with the kernel's own variables it exceeds 48 KiB, above which shared memory must be requested
+    check_cuda(cudaFuncSetAttribute(tile_kernel<In, kRounded, Row>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxSharedBytes)),
+               op);
+  // As many blocks as two waves of four on each multiprocessor: more tiles go to the same blocks, which keep the weights of rows and columns with
+  // samples alike, or of columns down a sample.
+  const int64_t max_blocks = 2 * 4 * multiprocessors();
   int64_t x = tiles, y = count;
-  if (tiles * count * planes > kBlocks) {
-    if (alike) y = std::clamp<int64_t>(kBlocks / (tiles * planes), 1, count);
-    else x = std::min(tiles, across * std::max<int64_t>(1, kBlocks / (across * count * planes)));
+  if (tiles * count * planes > max_blocks) {
+    if (alike) y = std::clamp<int64_t>(max_blocks / (tiles * planes), 1, count);
+    else x = std::min(tiles, across * std::max<int64_t>(1, max_blocks / (across * count * planes)));
   }
-  const KernelTable<TiledSample> table(samples);
-  tile_kernel<In, kRounded>
+  const KernelTable<Row> table(samples);
+  tile_kernel<In, kRounded, Row>
       <<<grid_of(x, y, planes), kThreads, static_cast<size_t>(bytes), current_cuda_stream()>>>(table.rows(), count, alike, in, out);
 }
 
 void launch_tiles(const char* op, const std::vector<TiledSample>& samples, DType in, DType out) {
   if (samples.empty()) return;
   // Common types have instances; for the others the type is looked up per element.
-  const auto launch = in == DType::uint8 && out == DType::uint8 ? launch_tiles<uint8_t, true>
-                      : in == DType::uint8                      ? launch_tiles<uint8_t, false>
-                      : in == DType::float32                    ? launch_tiles<float, false>
-                      : in == DType::float16                    ? launch_tiles<Half, false>
-                                                                : launch_tiles<void, false>;
+  const auto launch = in == DType::uint8 && out == DType::uint8 ? launch_tiles<uint8_t, true, TiledSample>
+                      : in == DType::uint8                      ? launch_tiles<uint8_t, false, TiledSample>
+                      : in == DType::float32                    ? launch_tiles<float, false, TiledSample>
+                      : in == DType::float16                    ? launch_tiles<Half, false, TiledSample>
+                                                                : launch_tiles<void, false, TiledSample>;
   launch(op, samples, in, out);
 }
 
@@ -123,24 +136,26 @@ bool is_linear(const TiledSample& s, DType in, DType out) {
   return one_or_two(s.vertical) && one_or_two(s.horizontal) && fabsf(s.horizontal.scale) > 1 && s.channels <= 16 && common(in) && common(out);
 }
 
-template <class In>
-void launch_linear(const std::vector<TiledSample>& samples, DType out) {
+template <class In, class Row>
+void launch_linear(const std::vector<Row>& samples, DType out) {
+  if (samples.empty()) return;
   int64_t tiles = 0, planes = 0;
   bool color = true;
-  for (const TiledSample& s : samples) {
+  for (const Row& s : samples) {
     tiles = std::max(tiles, (s.vertical.out + kLinearRows - 1) / kLinearRows * ((s.horizontal.out + kLinearColumns - 1) / kLinearColumns));
     planes = std::max(planes, s.planes);
     color = color && s.channels == 3;
   }
-  const KernelTable<TiledSample> table(samples);
+  const KernelTable<Row> table(samples);
   const int64_t count = static_cast<int64_t>(samples.size());
-  const auto kernel = color ? linear_kernel<In, 3> : linear_kernel<In, 0>;
+  const auto kernel = color ? linear_kernel<In, 3, Row> : linear_kernel<In, 0, Row>;
   kernel<<<grid_of(tiles, count, planes), kThreads, 0, current_cuda_stream()>>>(table.rows(), count, out);
 }
 
 void launch_linear(const std::vector<TiledSample>& samples, DType in, DType out) {
-  if (samples.empty()) return;
-  const auto launch = in == DType::uint8 ? launch_linear<uint8_t> : in == DType::float32 ? launch_linear<float> : launch_linear<Half>;
+  const auto launch = in == DType::uint8     ? launch_linear<uint8_t, TiledSample>
+                      : in == DType::float32 ? launch_linear<float, TiledSample>
+                                             : launch_linear<Half, TiledSample>;
   launch(samples, out);
 }
 
@@ -269,6 +284,116 @@ void launch_jobs(const char* op, std::vector<Job>& jobs, Rule rule, DType in, DT
   check_launch(op);
 }
 
+// Where the elements of a normalized sample go, if the kernels know this order of axes: images of up to four colors, which stay where they are or
+// become planes.
+std::optional<Normalization> find_places(const NormalizeArgs& args, int64_t sample, const int64_t* to) {
+  const std::string &layout = args.layout(), &output_layout = args.output_layout();
+  const size_t n = layout.size(), color = layout.find('C'), place = output_layout.find('C');
+  // The kernels move the colors only. All other axes must follow each other as before, and end with the height and the width.
+  std::string rest = layout, output_rest = output_layout;
+  rest.erase(color, 1);
+  output_rest.erase(place, 1);
+  const bool in_planes = color + 3 == n, becomes_planes = place + 3 == n;
+  if (rest != output_rest || rest.size() < 2 || rest.substr(rest.size() - 2) != "HW" || to[place] > kMaxColors) return std::nullopt;
+  if (!(color + 1 == n && (becomes_planes || place + 1 == n)) && !(in_planes && becomes_planes)) return std::nullopt;
+  Normalization found{};
+  found.colors = static_cast<int32_t>(to[place]);
+  found.in_planes = in_planes;
+  const int64_t height = to[becomes_planes ? n - 2 : n - 3], width = to[becomes_planes ? n - 1 : n - 2];
+  found.pixel = becomes_planes ? 1 : found.colors;
+  found.row = width * found.pixel;
+  found.color = becomes_planes ? height * width : 1;
+  found.plane = height * width * (in_planes ? 1 : found.colors);
+  std::vector<Channel> channels;
+  args.append_channels(sample, found.colors, channels);
+  std::copy(channels.begin(), channels.end(), found.channels);
+  return found;
+}
+
+// Resizes and normalizes: images of bytes in one launch, by the kernel that would resize them; other samples by way of memory.
+void launch_normalized(const char* op, const std::vector<Job>& jobs, const std::vector<int64_t>& samples, const NormalizeArgs& normalize, Rule rule,
+                       const Samples& in, const Samples& out) {
+  std::vector<size_t> others;
+  std::vector<Normalized<TiledSample>> tiles, linear;
+  std::vector<ResampleJob> by_torch_rule;
+  std::vector<Normalization> normalizations;
+  std::vector<size_t> places;  // in `jobs`, of those by torch's rule
+  for (size_t k = 0; k < jobs.size(); ++k) {
+    const Job& job = jobs[k];
+    const auto found =
+        in.dtype() == DType::uint8 && is_normal_type(out.dtype()) ? find_places(normalize, samples[k], out.shape(samples[k])) : std::nullopt;
+    if (found && rule != Rule::dali) {
+      by_torch_rule.push_back({job.in, job.out, in.dtype(), in.dtype(), job.outer, job.channels, {job.axes[0], job.axes[1], job.axes[2]}});
+      normalizations.push_back(*found);
+      places.push_back(k);
+      continue;
+    }
+    const bool is_nearest = std::all_of(job.axes, job.axes + 3, [](const Axis& a) { return a.filter == Filter::nearest; });
+    Normalized<TiledSample> s;
+    if (found && !is_nearest && is_unchanged(job.axes[0]) && tiled(job, out.item_bytes(), s, &*found)) {
+      s.normalization = *found;
+      (is_linear(s, in.dtype(), in.dtype()) ? linear : tiles).push_back(s);
+    } else {
+      others.push_back(k);
+    }
+  }
+  // What that kernel does not take comes back and goes through memory.
+  if (!by_torch_rule.empty())
+    for (const size_t k : launch_byte_tiles(op, by_torch_rule, normalizations.data(), out.dtype())) others.push_back(places[k]);
+  if (!tiles.empty()) launch_tiles<uint8_t, true>(op, tiles, in.dtype(), out.dtype());
+  launch_linear<uint8_t>(linear, out.dtype());
+  check_launch(op);
+  if (others.empty()) return;
+  // The resized samples, one behind the other at multiples of 256 bytes.
+  std::vector<int64_t> at;
+  int64_t bytes = 0;
+  for (const size_t k : others) {
+    at.push_back(bytes);
+    bytes += (out.volume(samples[k]) * in.item_bytes() + 255) / 256 * 256;
+  }
+  const CudaBuffer buffer(bytes);
+  std::vector<Job> resizes;
+  SliceBatch batch;
+  for (size_t n = 0; n < others.size(); ++n) {
+    void* const resized = static_cast<char*>(buffer.data()) + at[n];
+    const int64_t i = samples[others[n]];
+    resizes.push_back(jobs[others[n]]);
+    resizes.back().out = resized;
+    normalize.append_slice(i, resized, out.data(i), out.shape(i), in.dtype() == out.dtype(), false, batch);
+  }
+  for (Slice& slice : batch.slices) slice.set_out_strides();
+  launch_jobs(op, resizes, rule, in.dtype(), in.dtype());
+  launch_slices(op, batch, in.dtype(), out.dtype());
+}
+
+template <const char* op>
+void resize_and_normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const MaybeTensor& window,
+                               const Tensor& min_filter, const Tensor& mag_filter, bool antialias, int64_t rule, int64_t axes,
+                               const MaybeTensor& mirror, const MaybeTensor& mean, const MaybeTensor& std, const std::string& layout,
+                               const std::string& output_layout, const Tensor& output, const MaybeTensor& output_shapes) {
+  const Samples in(input, input_shapes), out(output, output_shapes);
+  const ResizeArgs args(op, roi, window, min_filter, mag_filter, antialias, rule, axes, mirror);
+  const NormalizeArgs normalize(op, mean, std, layout, output_layout);
+  std::vector<Job> jobs;
+  std::vector<int64_t> samples;
+  jobs.reserve(in.size());
+  for (int64_t i = 0; i < in.size(); ++i) {
+    Job job{in.data(i), out.data(i), 1, 1, {}};
+    int64_t resized[kSliceDims];
+    const int64_t* shape = out.shape(i);
+    if (normalize.wanted()) {
+      normalize.resized_shape(shape, resized);
+      shape = resized;
+    }
+    args.read(i, in.shape(i), shape, in.ndim(), job);
+    if (job.empty()) continue;
+    jobs.push_back(job);
+    samples.push_back(i);
+  }
+  if (normalize.wanted()) launch_normalized(op, jobs, samples, normalize, args.rule, in, out);
+  else launch_jobs(op, jobs, args.rule, in.dtype(), out.dtype());
+}
+
 template <const char* op>
 void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& roi, const MaybeTensor& window, const Tensor& min_filter,
                  const Tensor& mag_filter, bool antialias, int64_t rule, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
@@ -285,8 +410,9 @@ void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const May
 }
 
 void multi_crop_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& sources, const Tensor& roi, const Tensor& min_filter,
-                     const Tensor& mag_filter, bool antialias, int64_t rule, int64_t axes, const Tensor& output) {
-  const Samples in(input, input_shapes), out(output, MaybeTensor());
+                     const Tensor& mag_filter, bool antialias, int64_t rule, int64_t axes, bool, const Tensor& output,
+                     const MaybeTensor& output_shapes) {
+  const Samples in(input, input_shapes), out(output, output_shapes);
   const Args<int64_t> images = check_sources(sources, roi, in, out);
   const ResizeArgs args(kMultiCrop, roi, MaybeTensor(), min_filter, mag_filter, antialias, rule, axes);
   std::vector<Job> jobs;
@@ -302,7 +428,7 @@ void multi_crop_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
 }  // namespace
 }  // namespace ndd
 NDD_KERNEL(resize, CUDA, ndd::resize_cuda<ndd::kResize>)
-NDD_KERNEL(resize_crop_mirror, CUDA, ndd::resize_cuda<ndd::kResizeCropMirror>)
+NDD_KERNEL(resize_crop_mirror, CUDA, ndd::resize_and_normalize_cuda<ndd::kResizeCropMirror>)
 NDD_KERNEL(tensor_resize, CUDA, ndd::resize_cuda<ndd::kTensorResize>)
-NDD_KERNEL(random_resized_crop, CUDA, ndd::resize_cuda<ndd::kRandomResizedCrop>)
+NDD_KERNEL(random_resized_crop, CUDA, ndd::resize_and_normalize_cuda<ndd::kRandomResizedCrop>)
 NDD_KERNEL(multi_crop, CUDA, ndd::multi_crop_cuda)

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // out[o] = sum over k of weight[o][k] * in[start[o] + k] along each resampled axis; weights and starts are those of ndd/resample/resample.h.
 #pragma once
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "ndd/args.h"
 #include "ndd/error.h"
 #include "ndd/resample/resample.h"
 #include "ndd/samples.h"
+#include "ops/geometry/window.h"
 
 namespace ndd {
 
@@ -24,8 +27,9 @@ class ResizeArgs {
   Rule rule;
 
   ResizeArgs(const char* op, const MaybeTensor& roi_rows, const MaybeTensor& window_rows, const Tensor& min, const Tensor& mag, bool antialias_,
-             int64_t rule_, int64_t axes)
+             int64_t rule_, int64_t axes, const MaybeTensor& mirror = MaybeTensor())
       : antialias(antialias_), rule(static_cast<Rule>(rule_)), op_(op), min_filter_(min), mag_filter_(mag), axes_(axes) {
+    if (mirror) mirror_ = std::make_shared<Args<int64_t>>(*mirror);
     if (roi_rows) roi_ = std::make_shared<Args<float>>(*roi_rows);
     if (window_rows && rule == Rule::dali) fail(Error::Value, op, ": DALI's rule does not take a window; use a source region");
     if (window_rows) window_ = std::make_shared<Args<int64_t>>(*window_rows);
@@ -37,7 +41,7 @@ class ResizeArgs {
   void read(int64_t sample, const int64_t* in, const int64_t* out, int64_t ndim, Job& job) const {
     const Filter reduce = filter(min_filter_(sample)), enlarge = filter(mag_filter_(sample));
     const auto resampled = [&](int64_t d) { return axes_ >> d & 1; };
-    // Count the axes of the job: at most three.
+    // Count the axes of the job: at most three. The last one is the width.
     int64_t last = -1, count = 0, resampled_count = 0;
     for (int64_t d = 0; d < ndim; ++d) {
       if (!resampled(d)) continue;
@@ -55,7 +59,8 @@ class ResizeArgs {
       } else if (resampled(d)) {
         const int64_t n = check_extent(sample, in[d]);
         if (n == 0 && out[d] > 0) fail(op_, ": sample ", sample, " has no pixels");
-        const float lo = roi_ ? (*roi_)(sample, r) : 0.0f, hi = roi_ ? (*roi_)(sample, resampled_count + r) : static_cast<float>(n);
+        float lo = roi_ ? (*roi_)(sample, r) : 0.0f, hi = roi_ ? (*roi_)(sample, resampled_count + r) : static_cast<float>(n);
+        if (mirror_ && d == last && (*mirror_)(sample) != 0) std::swap(lo, hi);
         if (rule != Rule::dali) check_region(sample, n, lo, hi);
         const int64_t whole = window_ ? (*window_)(sample, resampled_count + r) : out[d];
         Axis& axis = job.axes[a++] = make_axis(n, check_extent(sample, whole), lo, hi, reduce, enlarge, antialias);
@@ -107,9 +112,58 @@ class ResizeArgs {
 
   const char* op_;
   std::shared_ptr<const Args<float>> roi_;
-  std::shared_ptr<const Args<int64_t>> window_;
+  std::shared_ptr<const Args<int64_t>> window_, mirror_;
   Args<int64_t> min_filter_, mag_filter_;
   int64_t axes_;
+};
+
+// What crop_mirror_normalize would do with the resized images: their elements are rounded to the type of the input, become (in - mean) / std, and are
+// stored in another order of axes. Without an output layout they are not normalized.
+class NormalizeArgs {
+ public:
+  NormalizeArgs(const char* op, const MaybeTensor& mean, const MaybeTensor& std, const std::string& layout, const std::string& output_layout)
+      : wanted_(!output_layout.empty()), layout_(layout), output_layout_(output_layout) {
+    if (mean) mean_.emplace(op, "mean", *mean);
+    if (std) std_.emplace(op, "std", *std);
+    check_slice_dims(static_cast<int64_t>(layout.size()));
+    // The input's axis for each axis of the output.
+    for (size_t d = 0; d < output_layout.size(); ++d) order_[d] = static_cast<int>(layout.find(output_layout[d]));
+  }
+
+  bool wanted() const { return wanted_; }
+  const std::string& layout() const { return layout_; }
+  const std::string& output_layout() const { return output_layout_; }
+
+  // The shape of a sample after resizing, in the input's order, from its final one.
+  void resized_shape(const int64_t* to, int64_t* shape) const {
+    for (size_t d = 0; d < output_layout_.size(); ++d) shape[order_[d]] = to[d];
+  }
+
+  void append_channels(int64_t sample, int64_t count, std::vector<Channel>& channels) const {
+    if (mean_) mean_->check(sample, count);
+    if (std_) std_->check(sample, count);
+    for (int64_t c = 0; c < count; ++c) channels.push_back({mean_ ? (*mean_)(sample, c) : 0.0f, std_ ? 1.0f / (*std_)(sample, c) : 1.0f, 0.0f, 0.0f});
+  }
+
+  // Appends the slice that normalizes a resized sample, and mirrors its width if that is still to be done.
+  void append_slice(int64_t sample, const void* resized, void* out, const int64_t* to, bool same_type, bool mirrored, SliceBatch& batch) const {
+    int64_t shape[kSliceDims];
+    resized_shape(to, shape);
+    const int ndim = static_cast<int>(layout_.size()), width = static_cast<int>(layout_.find('W'));
+    Slice slice = window_slice(resized, shape, out, to, order_, ndim, [](int) { return 0; }, [&](int axis) { return mirrored && axis == width; });
+    slice.channel = static_cast<int>(output_layout_.find('C'));
+    slice.channels = static_cast<int64_t>(batch.channels.size());
+    append_channels(sample, to[slice.channel], batch.channels);
+    slice.copies =
+        same_type && std::all_of(batch.channels.begin() + slice.channels, batch.channels.end(), [](const Channel& c) { return c.identity(); });
+    batch.slices.push_back(slice);
+  }
+
+ private:
+  bool wanted_;
+  std::string layout_, output_layout_;
+  std::optional<PerChannel> mean_, std_;
+  int order_[kSliceDims] = {};
 };
 
 // The images of multi_crop's outputs, int64 (M), after a check of what Python has made: a region for each.

@@ -8,10 +8,10 @@ namespace {
 
 // Sizes are x first. In double, so that a quarter turn maps pixel centers exactly onto pixel centers.
 template <int D>
-// The shift is center of the input minus r times center of the output.
 AffineMap<D> map_about_centers(const double (&r)[D][D], const int64_t (&in)[D], const int64_t (&out)[D]) {
   AffineMap<D> map;
   for (int i = 0; i < D; ++i) {
+    // The center of the input minus r times that of the output.
     double shift = 0.5 * static_cast<double>(in[i]);
     for (int k = 0; k < D; ++k) {
       map.m[i][k] = static_cast<float>(r[i][k]);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// noise.salt_and_pepper: replaces pixels or elements by one of two values. Word k of a sample's random stream decides about its pixel k, so that the
+// result does not depend on how pixels are distributed over threads or blocks.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -24,7 +26,7 @@ struct Impulse {
   }
 };
 
-// A sample is outer x channels x inner, and the channels of a pixel share a word. Elements are copied, so their size is all that counts.
+// A sample is outer x channels x inner, and the channels of a pixel share a word. Elements are copied, so only their size matters.
 struct Run {
   Philox stream;
   Impulse impulse;
@@ -85,6 +87,7 @@ void run_cpu(const Run& run) {
     const int64_t end = std::min(begin + kRow, pixels);
     run.stream.fill(static_cast<uint32_t>(begin / 4), kRow / 4, words);
     classify(run.impulse, words, codes);
+    // Interleaved channels: the codes are repeated for each channel, and the row is then selected like any other.
     if (run.inner == 1) {
       const uint8_t* each = codes;
       if (run.channels > 1) {

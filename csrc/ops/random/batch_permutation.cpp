@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// batch_permutation, on the host for both devices: the numbers are few, and the operators that take them read them there.
 #include <numeric>
 #include <utility>
 

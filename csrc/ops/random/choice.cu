@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// random.choice: draws row numbers and copies the rows in the same loop. Probabilities become integer intervals of the 32-bit words on the host, so
+// that both devices choose the same rows.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

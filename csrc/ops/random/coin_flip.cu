@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// random.coin_flip: compares integers, so that 0 and 1 are certain and both devices agree.
 #include <cmath>
 
 #include "ndd/kernel.h"

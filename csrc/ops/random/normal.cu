@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// random.normal: one word for a float, two for a double. The cost of a number is in the last argument of fill_random, in nanoseconds.
 #include "ndd/kernel.h"
 #include "ndd/random/normal.h"
 #include "ndd/random/random.h"

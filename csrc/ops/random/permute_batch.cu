@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// permute_batch: copies whole samples, whatever their type. The order comes from the CPU, where Python has checked it.
 #include <algorithm>
 #include <cstring>
 #include <vector>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// random_crop_generator: anchors and extents from shapes that may lie on a GPU, where one thread for each image computes them: they need not come to
+// the host.
 #include <vector>
 
 #include "ndd/elementwise/elements.cuh"

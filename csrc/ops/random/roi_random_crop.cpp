@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// roi_random_crop, on the host for both devices. Everything is in 64-bit integers that are limited to 2^60 first: no sum of user's numbers can
+// overflow.
 #include <algorithm>
 
 #include "ndd/args.h"
@@ -25,19 +27,28 @@ void roi_random_crop(const MaybeTensor&, const MaybeTensor&, const Tensor& crop_
   const auto of = [](const Numbers& numbers, int64_t i, int64_t d) { return numbers(i, numbers.cols() > 1 ? d : 0); };
   compute_on_host<int64_t>(op, samples, 20.0 * static_cast<double>(dims), {words}, output, [=](int64_t i, int64_t* out) {
     Philox stream(drawn, i);
+    // Sums and differences of four such numbers fit in 64 bits.
+    constexpr int64_t kMaxNumber = int64_t{1} << 60;
+    const auto checked = [&](const Numbers& numbers, const char* name, int64_t d) {
+      const int64_t number = of(numbers, i, d);
+      if (number < -kMaxNumber || number > kMaxNumber) fail(op, ": ", name, " is too large: ", number, at(d, i));
+      return number;
+    };
     for (int64_t d = 0; d < dims; ++d) {
-      const int64_t crop = of(crops, i, d), start = of(starts, i, d), end = of(ends, i, d) + (end_is_shape ? start : 0);
+      const int64_t crop = checked(crops, "crop_shape", d), start = checked(starts, "roi_start", d);
+      const int64_t end = end_is_shape ? start + checked(ends, "roi_shape", d) : checked(ends, "roi_end", d);
       // A crop smaller than the region starts within it, from `start` to `end - crop`; a larger one from `end - crop` to `start`. Both ends count.
       int64_t first = std::min(start, end - crop), last = std::max(start, end - crop);
       if (inputs) {
-        const int64_t size = of(*inputs, i, d);
+        const int64_t size = checked(*inputs, "in_shape", d);
         if (crop > size) fail(op, ": crop_shape is larger than the input: ", crop, " and ", size, at(d, i));
         if (start < 0 || end > size) fail(op, ": the region of interest exceeds the input: it is ", start, " to ", end, " of ", size, at(d, i));
         first = std::max<int64_t>(first, 0);
         last = std::max(first, std::min(last, size - crop));
       }
-      // The upper half of a word times `count`: the bias is below count / 2^32.
+      // The upper half of a word times `count`: the bias is below count / 2^32, and a larger count would overflow.
       const uint64_t count = static_cast<uint64_t>(last - first) + 1;
+      if (count > uint64_t{1} << 32) fail(op, ": crop_shape and the region of interest leave too many places for the window", at(d, i));
       out[i * dims + d] = first + static_cast<int64_t>(uint64_t{stream.next()} * count >> 32);
     }
   });

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// random.uniform: from a range, or one of a list of values. All ranges are half open, also where rounding would reach the end.
 #include <cmath>
 #include <optional>
 #include <vector>

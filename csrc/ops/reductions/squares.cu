@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// reductions.mean_square, rms, variance and std_dev. Distances are taken from a mean that is known: the difference of two large sums would cancel.
 #include "ops/reductions/reductions.h"
 
 namespace ndd {

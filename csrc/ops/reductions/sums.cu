@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// reductions.sum and mean. Integers are summed as integers, whose sum is exact in any order; floats in double, in an order that is fixed.
 #include "ops/reductions/reductions.h"
 
 namespace ndd {

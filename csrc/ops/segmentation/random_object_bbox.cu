@@ -155,6 +155,7 @@ __global__ void __launch_bounds__(kThreads) widen_boxes(const Mask* masks, int64
     const T* const values = static_cast<const T*>(mask.data) + first;
     for (int32_t x = lane; x < mask.width; x += 32) {
       const bool begins = x == 0 || values[x] != values[x - 1], ends = x == last || values[x] != values[x + 1];
+      // Only the two ends of a run can widen a box.
       if (!begins && !ends) continue;
       int32_t parent = mask.parents[first + x];
       while (parent >= 0) parent = mask.parents[parent];
@@ -238,6 +239,7 @@ std::vector<MaskObjects> find_objects_gpu(const char* op, const Samples& in, con
   });
   count_roots<<<grid, kThreads, 0, stream>>>(table.data(), count, total);
   check_launch(op);
+  // The number of components decides how much memory the rest takes, so the host waits here for the first time.
   const int64_t found = download<int64_t>(total, 1, op)[0], numbers = found * 2 * ndim;
   if (found > INT32_MAX) fail(op, ": on a GPU the masks of a batch must have fewer than 2^31 objects, got ", found);
   const CudaBuffer components(found * static_cast<int64_t>(sizeof(Component))), boxes(numbers * static_cast<int64_t>(sizeof(int32_t)));
@@ -251,6 +253,7 @@ std::vector<MaskObjects> find_objects_gpu(const char* op, const Samples& in, con
   const std::vector<int32_t> host_boxes = download<int32_t>(boxes.data(), numbers, op);
   std::vector<int64_t> order(found);
   for (int64_t k = 0; k < found; ++k) order[k] = k;
+  // Numbers were given by atomics, in any order; the CPU's order is that of first pixels.
   std::sort(order.begin(), order.end(),
             [&](int64_t a, int64_t b) { return std::pair(listed[a].sample, listed[a].first) < std::pair(listed[b].sample, listed[b].first); });
   for (const int64_t k : order) {

@@ -65,9 +65,11 @@ inline DrawnObject choose_object(const MaskObjects& objects, const int64_t* shap
       total += weight;
     }
   }
+  // No object is large enough, or the weights of all of them are 0.
   if (!(total > 0.0)) return drawn_object;
   double left = stream.uniform_double() * total;
   int64_t label = 0;
+  // Rounding may leave a rest behind the last label, which is taken then.
   for (const int64_t candidate : labels) {
     if (!(weights[candidate] > 0.0)) continue;
     label = candidate;
@@ -76,6 +78,7 @@ inline DrawnObject choose_object(const MaskObjects& objects, const int64_t* shap
   }
   valid.erase(std::remove_if(valid.begin(), valid.end(), [&](int64_t k) { return class_of(k) != label; }), valid.end());
   if (rule.k_largest > 0 && rule.k_largest < static_cast<int64_t>(valid.size())) {
+    // Stable: of objects with equal volume the first ones are kept on both devices.
     std::stable_sort(valid.begin(), valid.end(), [&](int64_t a, int64_t b) { return objects.volume(a) > objects.volume(b); });
     valid.resize(rule.k_largest);
   }
@@ -105,9 +108,11 @@ class Rules {
     for (int64_t k = 0; weights_ && k < weights_->cols() && !std::isnan((*weights_)(i, k)); ++k) weights.push_back((*weights_)(i, k));
     if (classes_ && weights_ && labels.size() != weights.size())
       fail(error(i), "classes has ", labels.size(), " numbers, class_weights ", weights.size());
+    // Weights alone are for the labels from 0 on, without the background.
     if (!classes_)
       for (int64_t label = 0; labels.size() < weights.size(); ++label)
         if (label != rule.background) labels.push_back(label);
+    // A background that the user has chosen must not be a class. The default one gives way, to a label below all classes.
     const bool clash = std::find(labels.begin(), labels.end(), rule.background) != labels.end();
     if (clash && background_) fail(error(i), "the background ", rule.background, " is among the classes");
     if (clash) rule.background = *std::min_element(labels.begin(), labels.end()) - 1;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// transpose: a slice of the whole sample with its axes in another order. The driver of slices joins axes and finds the loop (ndd/slice/plan.h).
 #include "ndd/kernel.h"
 #include "ndd/slice/slice.h"
 

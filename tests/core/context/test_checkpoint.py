@@ -27,7 +27,7 @@ class Other(Counter):
     pass
 
 
-def collected(**ops: Any) -> Checkpoint:
+def collect_states(**ops: Any) -> Checkpoint:
     checkpoint = Checkpoint()
     for name, op in ops.items():
         checkpoint.register(op, name)
@@ -73,7 +73,7 @@ def test_readers_and_generators_go_on_where_they_were(tmp_path: Path) -> None:
 
 def test_a_failed_registration_leaves_nothing() -> None:
     later = Checkpoint()
-    later.deserialize(collected(a=Counter(5)).serialize())
+    later.deserialize(collect_states(a=Counter(5)).serialize())
     with pytest.raises(TypeError, match="Type mismatch: the state of 'a' belongs to an operator of type 'Counter', not 'Other'"):
         later.register(Other(), "a")
     assert later.names == ()
@@ -83,7 +83,7 @@ def test_a_failed_registration_leaves_nothing() -> None:
 
 
 def test_files_are_never_overwritten(tmp_path: Path) -> None:
-    output = collected(a=Counter(1))
+    output = collect_states(a=Counter(1))
     pattern = str(tmp_path / "new [folder]" / "x_{seq:02d}.json")
     assert [Path(output.save(pattern)).name for _ in range(2)] == ["x_00.json", "x_01.json"]
     (tmp_path / "new [folder]" / "x_02.json").write_text("kept")
@@ -98,7 +98,7 @@ def test_files_are_never_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["noseq", "{seq}{seq}", "{seq}_{other}", "{}", "{0}"])
 def test_patterns_need_a_number(pattern: str, tmp_path: Path) -> None:
-    output = collected(a=Counter())
+    output = collect_states(a=Counter())
     output.save(str(tmp_path / "{seq}"))
     for call in (output.save, output.load):
         with pytest.raises(ValueError, match="seq"):
@@ -108,7 +108,7 @@ def test_patterns_need_a_number(pattern: str, tmp_path: Path) -> None:
 
 
 def test_the_text() -> None:
-    assert json.loads(collected(a=Counter(3), b=Other(4)).serialize()) == {
+    assert json.loads(collect_states(a=Counter(3), b=Other(4)).serialize()) == {
         "version": 2,
         "states": {"a": {"state": "3", "type": "Counter"}, "b": {"state": "4", "type": "Other"}},
     }

@@ -182,7 +182,7 @@ def test_a_pool_without_threads_works_where_results_are_needed() -> None:
 
 def test_contexts_work_side_by_side() -> None:
     """Each pool makes progress although others are busy with as much work as they may do."""
-    value = ones(400, 16)
+    value = ones(250, 16)
     slow = [EvalContext(num_threads=1) for _ in range(4)]
     backlog = []
     for context in slow:
@@ -348,7 +348,7 @@ def test_processes_share_the_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-@pytest.mark.parametrize("start", ["fork", "spawn"])
+@pytest.mark.parametrize("start", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_workers_share_the_cpus(start: str) -> None:
     def read_values() -> list[list[int]]:
         loader = torch.utils.data.DataLoader(ThreadsOfAWorker(), None, num_workers=2, multiprocessing_context=start, timeout=100)

@@ -2,6 +2,7 @@
 """Devices, CUDA streams, and which stream waits for which."""
 
 import copy
+import ctypes
 import pickle
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from _fake_cuda import FakeCuda, FakeTensor
+from conftest import HAS_CUDA_KERNELS
 
 import torch_ndd as ndd
 from torch_ndd import Device, EvalMode, Stream
@@ -32,11 +34,11 @@ no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
     fake = FakeCuda()
     fake.install(monkeypatch)
-    before = contexts._local.__dict__.copy(), streams.local.__dict__.copy()
-    contexts._local.__dict__.update(defaults={})
+    before = contexts.thread_state.__dict__.copy(), streams.local.__dict__.copy()
+    contexts.thread_state.__dict__.update(defaults={})
     streams.local.__dict__.update(streams={}, own={}, changes={})
     yield fake
-    for module, values in zip((contexts._local, streams.local), before, strict=True):
+    for module, values in zip((contexts.thread_state, streams.local), before, strict=True):
         module.__dict__.update(values)
     streams._default_streams.clear()
 
@@ -237,6 +239,24 @@ def test_kinds_of_streams(cuda: FakeCuda) -> None:
     stream.synchronize()
     assert cuda.log == [("synchronize", stream.handle)]
     assert repr(wrapped) == "Stream(handle=0x77, device_id=1)"
+
+
+def test_new_stream_raises_if_the_library_has_none(cuda: FakeCuda) -> None:
+    cuda.problem = b"out of memory"
+    with pytest.raises(RuntimeError, match="no CUDA stream on GPU 1 can be used: out of memory"):
+        ndd.stream(device_id=1)
+    cuda.problem = None
+    stream = ndd.stream(device_id=1)
+    assert stream is not None
+    assert stream.handle == cuda.next_handle  # the library's own, no further one of torch's pool
+
+
+@no_gpu
+def test_library_says_why_it_has_no_stream() -> None:
+    handle = ctypes.c_void_p(1)
+    problem = native.c_function("ndd_cuda_stream")(0, ctypes.byref(handle))
+    assert handle.value is None
+    assert bool(problem) == HAS_CUDA_KERNELS  # what CUDA says without a driver; a build without CUDA has no streams
 
 
 def test_legacy_default_streams(cuda: FakeCuda) -> None:

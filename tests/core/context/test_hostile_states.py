@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handwritten or damaged states: either a ValueError that names the key and changes nothing, or a state that works at once."""
+"""Handwritten or damaged states: either a ValueError that names the key and changes nothing, or a state that works immediately."""
 
 import copy
 import json
@@ -84,11 +84,11 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(element, (*path, key))
 
 
-def replaced(state: Any, path: tuple[Any, ...], value: Any) -> Any:
+def replace_at(state: Any, path: tuple[Any, ...], value: Any) -> Any:
     if not path:
         return value
     output = copy.copy(state)
-    output[path[0]] = replaced(output[path[0]], path[1:], value)
+    output[path[0]] = replace_at(output[path[0]], path[1:], value)
     return output
 
 
@@ -96,7 +96,7 @@ def mutations(state: Any, count: int, seed: int) -> Iterator[Any]:
     """Every hostile value at every place, every key missing and one extra; then several of these at random."""
     everywhere = list(places(state))
     for path in everywhere:
-        yield from (replaced(state, path, value) for value in HOSTILE)
+        yield from (replace_at(state, path, value) for value in HOSTILE)
     for key in state:
         yield {other: value for other, value in state.items() if other != key}
     yield {**state, "more": 1}
@@ -106,7 +106,7 @@ def mutations(state: Any, count: int, seed: int) -> Iterator[Any]:
         output = state
         for path in draw.sample(everywhere, draw.randrange(1, 4)):
             try:
-                output = replaced(output, path, draw.choice([*HOSTILE, draw.randrange(-3, 20), draw.randrange(2**65)]))
+                output = replace_at(output, path, draw.choice([*HOSTILE, draw.randrange(-3, 20), draw.randrange(2**65)]))
             except (TypeError, KeyError, IndexError):  # another change removed its place
                 continue
         yield output
@@ -160,7 +160,7 @@ def attack(load: Callable[[Any], Any], state: Callable[[], Any], use: Callable[[
 @pytest.mark.parametrize(
     "options", [{}, {"num_shards": 2, "shard_id": 1}, {"pad_last_batch": True, "num_shards": 3, "stick_to_shard": True}], ids=str
 )
-def test_readers(files: list[Path], options: dict[str, Any]) -> None:
+def test_readers_reject_damaged_states(files: list[Path], options: dict[str, Any]) -> None:
     reader = reader_of(files, **options)
     next(iter(reader))
     good = reader.state_dict()
@@ -179,7 +179,7 @@ def test_readers(files: list[Path], options: dict[str, Any]) -> None:
 
 
 @pytest.mark.figures
-def test_loaders(files: list[Path]) -> None:
+def test_loaders_reject_damaged_states(files: list[Path]) -> None:
     loader = ndd.DataLoader(reader_of(files), batch_size=3, seed=1)
     steps = iter(loader)
     next(steps)
@@ -196,7 +196,7 @@ def test_loaders(files: list[Path]) -> None:
 
 
 @pytest.mark.figures
-def test_generators() -> None:
+def test_generators_reject_damaged_states() -> None:
     rng = ndd.random.RNG(seed=3)
     taken, refused = attack(rng.load_state_dict, rng.state_dict, rng, rng.state_dict(), 200)
     print(f"{taken + refused} states of a generator: {taken} taken, {refused} refused")
@@ -257,7 +257,7 @@ def test_a_loader_continues_after_an_invalid_state(files: list[Path]) -> None:
 
 
 @pytest.mark.figures
-def test_checkpoints(files: list[Path], tmp_path: Path) -> None:
+def test_checkpoints_reject_damaged_states(files: list[Path], tmp_path: Path) -> None:
     reader, rng, checkpoint = reader_of(files, enable_checkpointing=True), ndd.random.RNG(seed=3), Checkpoint()
     checkpoint.register(reader, "reader")
     checkpoint.register(rng, "rng")

@@ -147,7 +147,7 @@ def test_a_forked_process_has_a_generator_of_its_own() -> None:
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
 
-    def drawn() -> int:
+    def draw_in_child() -> int:
         child = context.Process(target=_draw, args=(queue,))
         child.start()
         value = queue.get(timeout=60)
@@ -159,14 +159,14 @@ def test_a_forked_process_has_a_generator_of_its_own() -> None:
 
     def draw_unseeded() -> None:
         random.get_default_rng()
-        seen.extend((drawn(), drawn()))
+        seen.extend((draw_in_child(), draw_in_child()))
 
     thread = script(target=draw_unseeded)
     thread.start()
     thread.join()
     assert len(set(seen)) == 2
     random.set_seed(1234)
-    assert drawn() == drawn() == FIRST[0]
+    assert draw_in_child() == draw_in_child() == FIRST[0]
 
 
 def test_state_dict() -> None:

@@ -65,7 +65,7 @@ def in_threads(work: Callable[[int], None]) -> None:
 
 
 @pytest.fixture(scope="module")
-def expected() -> list[list[int]]:
+def reference() -> list[list[int]]:
     """Return the results of one Python thread, with one thread of the CPU stream and at the call."""
     with EvalMode.sync_cpu, ndd.EvalContext(num_threads=1):
         return [[digest(program(thread, step)) for step in range(BATCHES)] for thread in range(THREADS)]
@@ -73,7 +73,7 @@ def expected() -> list[list[int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", EvalMode)
-def test_eight_threads_equal_one(mode: EvalMode, expected: list[list[int]]) -> None:
+def test_eight_threads_equal_one(mode: EvalMode, reference: list[list[int]]) -> None:
     ndd.set_num_threads(3)
     outputs: list[list[int]] = [[] for _ in range(THREADS)]
 
@@ -87,10 +87,10 @@ def test_eight_threads_equal_one(mode: EvalMode, expected: list[list[int]]) -> N
             outputs[number] += map(digest, ahead)
 
     in_threads(work)
-    assert outputs == expected
+    assert outputs == reference
 
 
-def test_eight_threads_with_contexts_of_their_own(expected: list[list[int]]) -> None:
+def test_eight_threads_with_contexts_of_their_own(reference: list[list[int]]) -> None:
     steps = max(1, BATCHES // 4)
     outputs: list[list[int]] = [[] for _ in range(THREADS)]
 
@@ -99,10 +99,10 @@ def test_eight_threads_with_contexts_of_their_own(expected: list[list[int]]) -> 
             outputs[number] += [digest(program(number, step)) for step in range(steps)]
 
     in_threads(work)
-    assert outputs == [row[:steps] for row in expected]
+    assert outputs == [row[:steps] for row in reference]
 
 
-def test_results_are_handed_on(expected: list[list[int]]) -> None:
+def test_results_are_handed_on(reference: list[list[int]]) -> None:
     """One thread calls the operators, another reads the results, and the number of threads changes meanwhile."""
     steps = max(1, BATCHES // 8)
     handed: queue.SimpleQueue[Any] = queue.SimpleQueue()
@@ -122,7 +122,7 @@ def test_results_are_handed_on(expected: list[list[int]]) -> None:
             outputs[owner][step] = digest(results)
 
     in_threads(work)
-    assert outputs == [row[:steps] for row in expected]
+    assert outputs == [row[:steps] for row in reference]
 
 
 def test_random_numbers_of_a_thread_are_its_own() -> None:

@@ -24,8 +24,17 @@ def code_of(*texts: str) -> list[str]:
     return _machine_code.code_of(LIBRARY, *texts)
 
 
+def test_machine_code_is_compressed() -> None:
+    """Uncompressed it takes 14 MB of the library, compressed less than 3."""
+    data = native.PATH.read_bytes()
+    headers = [found.start() for found in re.finditer(rb"\x7fELF\x02", data)]
+    machine_of_cuda = 190
+    assert not [at for at in headers if int.from_bytes(data[at + 18 : at + 20], "little") == machine_of_cuda]
+    assert len(data) < 25 << 20
+
+
 # uint8 to uint8, float32 to any, float16 to float16 and uint8 load 16 bytes at a time; if the other side is wider, 8 or 4.
-@pytest.mark.parametrize("kernel", ["pointwise_detail7run_gpu", "11convert_gpu"])
+@pytest.mark.parametrize("kernel", ["pointwise_detail7run_gpu", "cast_cu"])
 def test_pointwise_kernels_access_16_bytes(kernel: str) -> None:
     for code in code_of(kernel):
         loads, stores = re.findall(r"\bLDG\.E\.128", code), re.findall(r"\bSTG?\.E\.128", code)
@@ -96,6 +105,17 @@ def test_tiles_of_resize_mix_in_registers(elements: str, load: str) -> None:
             assert not any(re.search(r"\b(LDL|STL|MUFU|CALL|LD|ST)\b", line) for line in loop)
         best = min(len(loop) / sum("FFMA" in line for line in loop) for loop in rows)
         assert best <= (4.2 if elements == "h" else 6.5)  # instructions a multiply-add
+
+
+def test_bytes_of_torchs_rule_are_mixed_in_pairs() -> None:
+    kernels = code_of("11byte_kernelILi3E")
+    assert len(kernels) == 2  # weights in one part, and Pillow's in two
+    for code in kernels:
+        mixes = [loop for loop in loops(code) if any("IDP.2A" in text for text in loop)]
+        # Columns of four rows of three colors, and rows of three colors.
+        assert {sum("IDP.2A" in text for text in loop) for loop in mixes} in ({24, 6}, {48, 12})
+        assert all(len(loop) <= 2.5 * sum("IDP.2A" in text for text in loop) for loop in mixes)
+        assert "LDL" not in code
 
 
 @pytest.mark.parametrize(("unit", "store"), [("h", r"STG?\.E "), ("j", r"STG?\.E\.128"), ("m", r"STG?\.E\.128")])

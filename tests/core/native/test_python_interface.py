@@ -5,10 +5,10 @@ import ctypes
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from _forks import IMPORT_AGAIN, Forks
 from conftest import ROOT
 
 import torch_ndd as ndd
@@ -103,13 +103,12 @@ def test_public_enumerations_have_the_numbers_of_the_kernels() -> None:
     ],
     ids=["no records", "no enumeration", "recorded twice", "no function"],
 )
-def test_library_of_other_sources_is_an_import_error(tmp_path: Path, source: str, message: str) -> None:
+def test_library_of_other_sources_is_an_import_error(forks: Forks, tmp_path: Path, source: str, message: str) -> None:
     (tmp_path / "records.cpp").write_text(source)
     library = tmp_path / "records.so"
     sources = [tmp_path / "records.cpp", *([CSRC / "ndd/python_interface.cpp"] if source else [])]
     options = ["-std=c++17", "-shared", "-fPIC", "-fvisibility=hidden", f"-I{CSRC}", "-o", library]
     subprocess.run([os.environ.get("CXX", "g++"), *options, *sources], check=True)
-    environment = {**os.environ, "TORCH_NDD_LIBRARY": str(library)}
-    run = subprocess.run([sys.executable, "-c", "import torch_ndd"], env=environment, capture_output=True, text=True)
-    assert run.returncode == 1
-    assert re.search(f"ImportError: torch_ndd: .*{message}", run.stderr)
+    run = forks.run(IMPORT_AGAIN, variables={"TORCH_NDD_LIBRARY": str(library)})
+    assert run.wait() == 1
+    assert re.search(f"ImportError: torch_ndd: .*{message}", run.errors)

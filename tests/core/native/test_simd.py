@@ -5,10 +5,10 @@ import ctypes
 import os
 import platform
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from _forks import IMPORT_AGAIN, Forks
 from conftest import ROOT
 
 CSRC = ROOT / "csrc"
@@ -27,13 +27,12 @@ def compile_function(folder: Path, *defines: str) -> Path:
 
 @pytest.mark.skipif(not X86, reason="there is one instruction set")
 @pytest.mark.parametrize(("isa", "name"), [("base", None), ("avx2", "AVX2"), ("avx512", "AVX-512")])
-def test_loops_of_another_machine(tmp_path: Path, isa: str, name: str | None) -> None:
+def test_loops_of_another_machine(forks: Forks, tmp_path: Path, isa: str, name: str | None) -> None:
     library = compile_function(tmp_path, f"NDD_ONLY_ISA={isa}", "__builtin_cpu_supports(name)=0")  # as on a CPU with the baseline only
     function = ctypes.CDLL(str(library)).ndd_missing_instructions
     function.restype = ctypes.c_char_p
     assert function() == (name.encode() if name else None)
     if name:
-        environment = {**os.environ, "TORCH_NDD_LIBRARY": str(library)}
-        run = subprocess.run([sys.executable, "-c", "import torch_ndd"], env=environment, capture_output=True, text=True)
-        assert run.returncode == 1
-        assert f"ImportError: torch_ndd: {library} was compiled for a CPU with {name}, which this CPU lacks; compile it again with" in run.stderr
+        run = forks.run(IMPORT_AGAIN, variables={"TORCH_NDD_LIBRARY": str(library)})
+        assert run.wait() == 1
+        assert f"ImportError: torch_ndd: {library} was compiled for a CPU with {name}, which this CPU lacks; compile it again with" in run.errors

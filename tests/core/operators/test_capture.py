@@ -37,7 +37,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
+def counter(monkeypatch: pytest.MonkeyPatch) -> Counted:
     return Counted(monkeypatch)
 
 
@@ -206,28 +206,28 @@ BODIES = [
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: body.__name__)
-def test_captured_loop_equals_plain_execution(body: Body, paths: list[Path], counted: Counted) -> None:
+def test_captured_loop_equals_plain_execution(body: Body, paths: list[Path], counter: Counted) -> None:
     plain = run(body, paths, capture=False)
-    assert counted.made == 0
+    assert counter.made == 0
     assert_same(run(body, paths, capture=True), plain)
-    assert body is irregular_draws or counted.taken > 0
+    assert body is irregular_draws or counter.taken > 0
 
 
-def test_calls_are_issued_ahead(paths: list[Path], counted: Counted) -> None:
+def test_calls_are_issued_ahead(paths: list[Path], counter: Counted) -> None:
     """7 steps: the first is recorded; in the second, those of the third are made. No call is wasted."""
     for body in (training, own_generator, compute):
-        counted.taken = counted.made = 0
+        counter.taken = counter.made = 0
         run(body, paths, capture=True, epochs=1)
         calls = {"training": 4, "own_generator": 7, "compute": 11}[body.__name__]
-        assert (counted.made, counted.taken) == (5 * calls, 5 * calls)
-    counted.taken = counted.made = 0
+        assert (counter.made, counter.taken) == (5 * calls, 5 * calls)
+    counter.taken = counter.made = 0
     run(other_draws, paths, capture=True, epochs=1)
-    assert counted.taken >= 4 * 3  # the first guess of the generator's position ignores the loop's own draws
+    assert counter.taken >= 4 * 3  # the first guess of the generator's position ignores the loop's own draws
 
 
-def test_call_whose_arguments_always_change_is_issued_ahead_once(paths: list[Path], counted: Counted) -> None:
+def test_call_whose_arguments_always_change_is_issued_ahead_once(paths: list[Path], counter: Counted) -> None:
     run(lambda step, jpegs, *_: (ndd.resize(ndd.decoders.image(jpegs), size=[20, 20 + step]),), paths, capture=True, epochs=1)
-    assert counted.made == counted.taken + 1
+    assert counter.made == counter.taken + 1
 
 
 def test_state_saved_in_a_captured_loop_resumes_it(paths: list[Path]) -> None:
@@ -300,13 +300,13 @@ def test_nested_and_interleaved_captured_loops(paths: list[Path]) -> None:
     assert loop.recorder is None
 
 
-def test_captured_loop_over_samples_and_dicts(paths: list[Path], counted: Counted) -> None:
-    def seen(capture: bool) -> list[Any]:
+def test_captured_loop_over_samples_and_dicts(paths: list[Path], counter: Counted) -> None:
+    def decode_all(capture: bool) -> list[Any]:
         reader = ndd.readers.File(files=[str(path) for path in paths[:8]])
         return [values(ndd.flip(ndd.decoders.image(jpeg))) for jpeg, _ in reader.next_epoch(capture=capture)]
 
-    assert_same(seen(True), seen(False))
-    assert counted.taken == 2 * 6
+    assert_same(decode_all(True), decode_all(False))
+    assert counter.taken == 2 * 6
 
 
 @pytest.mark.parametrize(

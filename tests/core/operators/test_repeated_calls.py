@@ -2,7 +2,10 @@
 """Calls that repeat earlier ones do not run the operator's body, and their results are those of the first call."""
 
 import gc
+import sys
 import threading
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,6 +44,33 @@ def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return ran
 
 
+def list_modules(call: Callable[[], Any]) -> set[str]:
+    """Return the files of torch_ndd that a call enters."""
+    root, entered = str(Path(ndd.__file__).parent), set()
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(root):
+            entered.add(frame.f_code.co_filename.removeprefix(root))
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return entered
+
+
+def test_calls_enter_few_modules() -> None:
+    with ndd.EvalMode.sync_cpu:
+        for k in range(2 * CALLS):
+            batch = images(k, (3, 7, 11, 3))
+            modules = list_modules(lambda batch=batch: ndd.resize(batch, size=[5, 9]))
+            if k == 0:
+                # Each further module of the path is one more file to read for whoever follows a call.
+                assert len(modules) <= 12, modules
+    assert modules == {f"/_core/{name}.py" for name in ("operators/plans", "operators/plan", "values/batch")}
+
+
 def test_fourth_call_skips_the_body(bodies: list[str]) -> None:
     for k in range(CALLS):
         batch = images(k, (2, 7, 9, 3))
@@ -67,6 +97,17 @@ def test_plan_serves_other_numbers_of_samples(bodies: list[str]) -> None:
         batch = images(samples, (samples, 6, 5, 3))
         assert torch.equal(ndd.flip(batch, horizontal=1, vertical=1).torch(), batch.torch().flip(1, 2))
     assert len(bodies) == 4  # the last is the first call with 5 samples, which is compared with those of 3
+
+
+def test_plan_with_a_sequence_serves_other_numbers_of_samples(bodies: list[str]) -> None:
+    for samples in (3, 3, 3, 3, 5, 4, 7, 1, 3):
+        batch = images(samples, (samples, 6, 5, 3))
+        assert torch.equal(ndd.crop(batch, crop=[4, 2], crop_pos_x=0.0, crop_pos_y=0.0).torch(), batch.torch()[:, :4, :2])
+    assert len(bodies) == 4
+    # As many numbers as samples, which may be one for each.
+    batch = images(2, (2, 6, 5, 3))
+    assert torch.equal(ndd.crop(batch, crop=[4, 2], crop_pos_x=0.0, crop_pos_y=0.0).torch(), batch.torch()[:, :4, :2])
+    assert len(bodies) == 5
 
 
 def test_plan_of_other_numbers_of_samples_checks_all_operands(bodies: list[str]) -> None:
@@ -200,6 +241,58 @@ def test_repeated_call_raises_the_errors_of_the_first() -> None:
                 continue
             with pytest.raises(RuntimeError, match=r"rotation: axis must be finite and not zero, sample 1(?s:.*)test_repeated_calls"):
                 ndd.transforms.rotation(angle=20.0, axis=axes).evaluate()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("resize", {"size": [4, 4]}),
+        ("resize", {"size": [4, 4], "roi_start": ndd.batch([[1.0, 1.0], [0.0, 2.0]]), "roi_end": ndd.batch([[6.0, 7.0], [5.0, 6.0]])}),
+        ("resize", {"resize_x": [4.0, 5.0], "resize_y": 4.0}),
+        ("random_resized_crop", {"size": [4, 4]}),
+        ("random_resized_crop", {"size": [4, 4], "mean": [1.0], "mirror": [0, 1]}),
+        ("resize_crop_mirror", {"size": [4, 4], "mean": [1.0]}),
+        ("crop", {"crop": [4, 4], "crop_pos_x": [0.1, 0.9]}),
+        ("crop_mirror_normalize", {"crop": [4, 4], "crop_pos_x": [0.1, 0.9], "mean": [1.0]}),
+        ("rotate", {"angle": [10.0, 20.0], "keep_size": True}),
+        ("warp_affine", {"matrix": [1.0, 0.5, 0.0, 0.0, 1.0, 0.0]}),
+    ],
+)
+def test_repeated_call_of_videos_follows_their_numbers_of_frames(name: str, arguments: dict[str, Any]) -> None:
+    operator: Any = getattr(ndd, name)
+
+    def call(lengths: tuple[int, int], rows: int) -> Batch:
+        # Of one color each, so that the windows of a random operator do not matter.
+        videos = [torch.full((length, rows + k, 9, 3), 7 + k, dtype=torch.uint8) for k, length in enumerate(lengths)]
+        return operator(ndd.batch(videos, layout="FHWC"), **arguments).evaluate()
+
+    others = [(2, 6), (6, 2), (4, 4)]
+    expected = []
+    for lengths in others:
+        plans.clear()
+        _forms.clear()
+        expected.append(call(lengths, 8))
+    for k in range(CALLS):
+        call((4, 4), 8 + k)  # dense results, although videos will not always have as many frames
+    for lengths, first in zip(others, expected, strict=True):
+        output = call(lengths, 8)
+        assert output.shape == first.shape
+        assert [shape[0] for shape in output.shape] == list(lengths)
+        assert all(torch.equal(output.nth(i).torch(), first.nth(i).torch()) for i in range(2))
+
+
+@pytest.mark.parametrize(("name", "argument"), [("gaussian", "stddev"), ("shot", "factor"), ("salt_and_pepper", "prob")])
+def test_repeated_call_compares_numbers_of_frames(name: str, argument: str) -> None:
+    values = ndd.per_frame(ndd.batch([[0.1, 0.2, 0.1, 0.2], [0.2, 0.1, 0.2, 0.1]]))
+
+    def call(lengths: tuple[int, int], rows: int) -> None:
+        videos = ndd.batch([np.zeros((length, rows + k, 9, 3), np.uint8) for k, length in enumerate(lengths)], layout="FHWC")
+        getattr(ndd.noise, name)(videos, **{argument: values}).evaluate()
+
+    for k in range(CALLS):
+        call((4, 4), 8 + k)
+    with pytest.raises(RuntimeError, match=f"'{argument}' is for 4 frames, but sample 0 of input 0 has 2 frames"):
+        call((2, 6), 8)
 
 
 @pytest.mark.slow

@@ -27,13 +27,13 @@ def data(shapes: list[tuple[int, ...]], dtype: str = "uint8", seed: int = 0) -> 
     return ndd.batch([generator.integers(0, 256, shape).astype(dtype) for shape in shapes], layout="HWC").evaluate()
 
 
-def fused(value: Any) -> int:
+def count_fused(value: Any) -> int:
     """Return which operands the value's call computes itself; 0 if it is already done."""
     return 0 if value.pending is None else native.fused(value.pending.handle)
 
 
 @pytest.fixture
-def deferred() -> Iterator[None]:
+def defer_work() -> Iterator[None]:
     """Nothing starts before the test waits for it."""
     with EvalMode.deferred:
         yield
@@ -72,36 +72,36 @@ def test_fused_chain_equals_single_operations(chain: str, mode: EvalMode, shapes
             np.testing.assert_array_equal(np.asarray(ours).view(np.uint8), np.asarray(theirs).view(np.uint8))
 
 
-@pytest.mark.usefixtures("deferred")
+@pytest.mark.usefixtures("defer_work")
 def test_fused_operands() -> None:
     x, small = data(SHAPES[0]), data([(3, 3, 3)])
     y = x * 0.5
     z = y + 3
-    assert fused(y) == 0
-    assert fused(z) == 1
-    assert fused(1 - (z / 2)) == 1
-    assert fused(y * z) == 3
-    assert fused(ndd.as_batch(y, layout="CWH") + 1) == 1  # the same elements under another layout
-    assert fused((small + 1) * 2) == 0  # one pass costs nothing
-    assert fused((x // 3) + 1) == 0  # may fail
-    assert fused(ndd.math.exp(y) + 1) == 0  # must not be computed twice
-    assert fused(ndd.math.exp(y)) == 1
+    assert count_fused(y) == 0
+    assert count_fused(z) == 1
+    assert count_fused(1 - (z / 2)) == 1
+    assert count_fused(y * z) == 3
+    assert count_fused(ndd.as_batch(y, layout="CWH") + 1) == 1  # the same elements under another layout
+    assert count_fused((small + 1) * 2) == 0  # one pass costs nothing
+    assert count_fused((x // 3) + 1) == 0  # may fail
+    assert count_fused(ndd.math.exp(y) + 1) == 0  # must not be computed twice
+    assert count_fused(ndd.math.exp(y)) == 1
     first = y.tensors[0]
-    assert fused(z + first) == 1  # one sample for all
-    assert fused((x.tensors[0] * 2) + x) == 0
-    assert fused(z) == 1
+    assert count_fused(z + first) == 1  # one sample for all
+    assert count_fused((x.tensors[0] * 2) + x) == 0
+    assert count_fused(z) == 1
     for value, expected in ((z + first, x * 0.5 + 3 + x.tensors[0] * 0.5), (1 - z / 2, 1 - (x * 0.5 + 3) / 2)):
         with EvalMode.sync_full:
             assert torch.equal(value.torch(), expected.torch())
 
 
-@pytest.mark.usefixtures("deferred")
+@pytest.mark.usefixtures("defer_work")
 def test_fused_program_has_a_maximum_length() -> None:
     value = data(SHAPES[0]) + 1
     lengths = [1]
     for _ in range(20):
         value = value + 1
-        lengths.append(lengths[-1] + 1 if fused(value) else 1)
+        lengths.append(lengths[-1] + 1 if count_fused(value) else 1)
     assert max(lengths) == 8
     assert torch.equal(value.torch(), data(SHAPES[0]).torch().int() + 21)
 
@@ -244,7 +244,7 @@ def test_a_python_function_that_waits_for_an_operand() -> None:
             return sample + np.asarray(a.tensors[0])
 
         total = a + ndd.python_function(function, x, shape="same")
-        assert fused(total) == 0
+        assert count_fused(total) == 0
         issued.set()
         expected = 2 * x.torch() + x.torch() + 2 * x.torch()[:1]
         assert torch.equal(total.torch(), expected)

@@ -135,7 +135,7 @@ def test_dlpack_of_queued_work() -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_numpy(dtype: str) -> None:
+def test_numpy_shares_memory(dtype: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(dtype)
     tensor = ndd.as_tensor(array)
     assert np.asarray(tensor).ctypes.data == tensor.torch().data_ptr() == array.ctypes.data
@@ -160,7 +160,7 @@ def test_ufuncs_take_tensors_and_not_batches() -> None:
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, "bfloat16"])
-def test_torch(dtype: str) -> None:
+def test_torch_shares_memory(dtype: str) -> None:
     values = torch.arange(6).reshape(2, 3).to(getattr(torch, dtype))
     tensor = ndd.as_tensor(values)
     assert tensor.torch() is values
@@ -184,7 +184,7 @@ def test_torch_specialities() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int32", "uint8", "uint16", "uint32", "float16", "float32", "bool", "bfloat16"])
-def test_jax(dtype: str) -> None:
+def test_jax_shares_memory(dtype: str) -> None:
     jax = pytest.importorskip("jax", exc_type=ImportError)
     array = jax.numpy.arange(6).reshape(2, 3).astype(dtype)
     tensor = ndd.as_tensor(array)
@@ -200,25 +200,25 @@ def test_jax(dtype: str) -> None:
     assert float(jax.jit(lambda x: x.sum())(np.asarray(ndd.tensor([1.0, 2.0])))) == 3.0
 
 
-def test_numba() -> None:
+def test_numba_compiles_loops_over_values() -> None:
     numba = pytest.importorskip("numba")
 
     @numba.njit
-    def halved(image: np.ndarray) -> np.ndarray:
+    def halve(image: np.ndarray) -> np.ndarray:
         out = np.empty_like(image)
         for k in range(image.size):
             out.flat[k] = image.flat[k] // 2
         return out
 
-    tensor = ndd.as_tensor(halved(np.asarray(queue_work())), layout="HWC")
+    tensor = ndd.as_tensor(halve(np.asarray(queue_work())), layout="HWC")
     assert (tensor.dtype, tensor.layout, tensor.torch().unique().tolist()) == (ndd.uint8, "HWC", [50])
 
     @numba.njit
-    def zeroed(image: np.ndarray) -> None:
+    def clear(image: np.ndarray) -> None:
         image[:] = 0
 
     value = ndd.tensor([1, 2])
-    zeroed(np.asarray(value))
+    clear(np.asarray(value))
     assert value.torch().tolist() == [0, 0]
 
 
@@ -280,7 +280,7 @@ def test_dlpack_of_a_gpu_is_given_the_stream(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="CuPy works on a GPU")
-def test_cupy() -> None:
+def test_cupy_shares_memory() -> None:
     cupy = pytest.importorskip("cupy")
     array = cupy.arange(6, dtype=cupy.float32).reshape(2, 3)
     tensor = ndd.as_tensor(array)

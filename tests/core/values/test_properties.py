@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Construction, slicing and broadcasting of Hypothesis-generated data, compared with NumPy."""
 
-import os
 from typing import Any
 
 import hypothesis.extra.numpy as arrays
 import numpy as np
 import pytest
+from conftest import CI, WHOLE
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -14,10 +14,10 @@ import torch_ndd as ndd
 
 settings.register_profile(
     "torch_ndd",
-    max_examples=1000 if os.environ.get("CI") else 100,
+    max_examples=1000 if WHOLE else 300 if CI else 100,
     deadline=None,
     database=None,
-    derandomize=bool(os.environ.get("CI")),
+    derandomize=CI,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("torch_ndd")
@@ -138,7 +138,7 @@ def test_batches_of_samples_of_any_shape(data: st.DataObject) -> None:
 
 
 @given(st.data())
-def test_indexing(data: st.DataObject) -> None:
+def test_indexing_equals_numpy(data: st.DataObject) -> None:
     array = np.arange(np.prod(shape := data.draw(EXTENTS), dtype=int), dtype=np.int32).reshape(shape)
     letters = "ABCDE"[: array.ndim]
     tensor, expected, layout = ndd.tensor(array, layout=letters), array, letters

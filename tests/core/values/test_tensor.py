@@ -422,7 +422,7 @@ def test_pytree_and_compile() -> None:
     assert (result.layout, result.torch().sum()) == ("HW", 30)
 
 
-def saved(value: Any) -> Any:
+def save_and_load(value: Any) -> Any:
     file = io.BytesIO()
     torch.save({"value": value}, file)
     file.seek(0)
@@ -431,13 +431,13 @@ def saved(value: Any) -> Any:
 
 def test_copies_and_pickles() -> None:
     output = ndd.brightness(ndd.tensor(np.ones((200, 200, 3), np.uint8), layout="HWC"), brightness=3.0)
-    for other in (copy.copy(output), copy.deepcopy(output), pickle.loads(pickle.dumps(output)), saved(output)):
+    for other in (copy.copy(output), copy.deepcopy(output), pickle.loads(pickle.dumps(output)), save_and_load(output)):
         assert (other.shape, other.layout, int(other.torch().max())) == ((200, 200, 3), "HWC", 3)
     output.torch()[:] = 5
     assert copy.copy(output).torch().data_ptr() == output.torch().data_ptr() != copy.deepcopy(output).torch().data_ptr()
     part = ndd.batch(np.zeros((50, 1000))).tensors[3]
     assert len(pickle.dumps(part)) < 10_000, "a sample is saved without its batch"
-    assert saved(ndd.tensor([1.5], dtype=ndd.bfloat16)).dtype == ndd.bfloat16
+    assert save_and_load(ndd.tensor([1.5], dtype=ndd.bfloat16)).dtype == ndd.bfloat16
 
 
 def test_tensor_of_a_batch() -> None:

@@ -40,7 +40,7 @@ from torch_ndd import types
     ],
     ids=str,
 )
-def test_dtype(name: Any, dtype: Any) -> None:
+def test_dtype_converts_names(name: Any, dtype: Any) -> None:
     if isinstance(dtype, type):
         with pytest.raises(dtype):
             ndd.dtype(name)

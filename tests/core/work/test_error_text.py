@@ -39,7 +39,7 @@ def load(paths: list[str], prefetch: int) -> None:
     list(ndd.DataLoader(ndd.readers.File(files=paths), lambda jpegs, _: decode(jpegs), batch_size=3, prefetch=prefetch))
 
 
-def captured(paths: list[str]) -> None:
+def run_captured(paths: list[str]) -> None:
     for jpegs, _ in ndd.readers.File(files=[paths[0], paths[2], paths[0], paths[0], paths[2], paths[0], *paths]).next_epoch(3, capture=True):
         decode(jpegs).evaluate()
 
@@ -64,7 +64,7 @@ ROUTES: dict[str, Callable[[list[str]], Any]] = {
     "imread": lambda paths: ndd.imread(paths).evaluate(),
     "a loader": lambda paths: load(paths, 2),
     "a loader without a thread": lambda paths: load(paths, 0),
-    "a captured loop": captured,
+    "a captured loop": run_captured,
     "a compiled graph": compile_function,
     "a call that does not return before": synchronous,
 }

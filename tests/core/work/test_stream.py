@@ -30,7 +30,7 @@ def size(request: pytest.FixtureRequest) -> int:
 
 def test_a_task_waits_only_for_its_own_sample() -> None:
     ndd.set_num_threads(2)
-    batch = ndd.batch([np.zeros((2, 2, 3), np.uint8), np.zeros((2000, 2000, 3), np.uint8)], layout="HWC")
+    batch = ndd.batch([np.zeros((2, 2, 3), np.uint8), np.zeros((1500, 1500, 3), np.uint8)], layout="HWC")
     chain = brighter(batch, 50)
     brighter(chain.tensors[0]).evaluate()
     assert not is_done(chain)
@@ -199,7 +199,7 @@ def test_dependants_fail_with_the_first_cause(mode: EvalMode, size: int) -> None
 
 def test_a_failure_in_the_middle_of_a_chain(size: int) -> None:
     good = ndd.brightness(videos(size))
-    bad = ndd.brightness(failing(given=good))
+    bad = ndd.brightness(failing(input=good))
     assert str(error_of(bad.evaluate).__cause__) == CAUSE
     assert good.evaluate().batch_size == 3
 

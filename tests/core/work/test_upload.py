@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies between the host and GPUs: the source memory, the stream, and who waits for them."""
+"""Copies between the host and GPUs: the source memory, the stream, and the waits for them."""
 
 import os
 import subprocess
 import sys
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,17 +33,18 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCopies]:
     for module, name, value in (
         (upload, "_counts", [0] * 6),
         (upload, "_streams", {}),
-        (upload, "_reads", []),
+        (upload, "_reads", deque()),
+        (upload, "_queue_copy", None),  # running ahead needs a CUDA runtime: tests/emulated_cuda/running_ahead.py
     ):
         monkeypatch.setattr(module, name, value)
-    before = contexts._local.__dict__.copy(), streams.local.__dict__.copy()
+    before = contexts.thread_state.__dict__.copy(), streams.local.__dict__.copy()
     native.pinned_sizes.clear()
-    contexts._local.__dict__.update(defaults={})
+    contexts.thread_state.__dict__.update(defaults={})
     streams.local.__dict__.update(streams={}, own={}, changes={})
     yield fake
     native.pinned_sizes.clear()
     native.pin_no_size()
-    for module, values in zip((contexts._local, streams.local), before, strict=True):
+    for module, values in zip((contexts.thread_state, streams.local), before, strict=True):
         module.__dict__.update(values)
     streams._default_streams.clear()
 
@@ -206,7 +208,7 @@ def test_huge_buffers_are_not_pinned(cuda: FakeCopies, monkeypatch: pytest.Monke
     assert not cuda.pinned
 
 
-def test_downloads(cuda: FakeCopies) -> None:
+def test_downloads_return_the_uploaded_values(cuda: FakeCopies) -> None:
     for k in range(3):
         back = ndd.as_batch(make_input(k), layout="HWC").gpu()
         cuda.finish()

@@ -27,7 +27,7 @@ def images(count: int = BINS) -> list[np.ndarray]:
     return results
 
 
-def augmented(dali: Any, name: str, negated: int, change: dict[str, Any] | None = None, data: Any = None, layout: str = "HWC", **given: Any) -> Any:
+def augment(dali: Any, name: str, negated: int, change: dict[str, Any] | None = None, data: Any = None, layout: str = "HWC", **arguments: Any) -> Any:
     """Return the images of an augmentation at all magnitudes."""
     module, core, fn = sub(dali, "auto_aug.augmentations"), sub(dali, "auto_aug.core"), dali.fn
     given_data = images() if data is None else data
@@ -39,7 +39,7 @@ def augmented(dali: Any, name: str, negated: int, change: dict[str, Any] | None 
         sign = fn.external_source(source=lambda info: np.array(negated, np.int32), batch=False)
         extra = {"shape": image.shape()} if name in ("translate_x", "translate_y") else {}
         value = getattr(module, name).augmentation(**(change or {}))
-        return value(image, magnitude_bin=core.signed_bin(magnitude, sign), num_magnitude_bins=BINS, **extra, **given)
+        return value(image, magnitude_bin=core.signed_bin(magnitude, sign), num_magnitude_bins=BINS, **extra, **arguments)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -51,18 +51,18 @@ def augmented(dali: Any, name: str, negated: int, change: dict[str, Any] | None 
 @pytest.mark.parametrize("negated", [0, 1])
 @pytest.mark.parametrize("name", ALL)
 def test_augmentations_equal_dali(name: str, negated: int) -> None:
-    both(lambda dali: augmented(dali, name, negated), tolerance=0 if name in EXACT else 1)
+    both(lambda dali: augment(dali, name, negated), tolerance=0 if name in EXACT else 1)
 
 
 @pytest.mark.parametrize("name", ["shear_x", "rotate", "translate_y_no_shape"])
 @pytest.mark.parametrize("fill_value", [17, None])
 def test_fill_value_equals_dali(name: str, fill_value: int | None) -> None:
-    both(lambda dali: augmented(dali, name, 1, fill_value=fill_value), tolerance=1)
+    both(lambda dali: augment(dali, name, 1, fill_value=fill_value), tolerance=1)
 
 
 @pytest.mark.parametrize("name", ["shear_x", "rotate", "translate_y_no_shape"])
 def test_nearest_neighbor_equals_dali(name: str) -> None:
-    got, wanted = (augmented(value, name, 1, interp_type=value.types.INTERP_NN)[0] for value in (ours, real()))
+    got, wanted = (augment(value, name, 1, interp_type=value.types.INTERP_NN)[0] for value in (ours, real()))
     # A position between two pixels may fall on either.
     assert np.mean([(np.array(got.at(k)) != np.array(wanted.at(k))).mean() for k in range(BINS)]) < 0.01
 
@@ -71,12 +71,12 @@ def test_videos_and_gray_images_are_accepted() -> None:
     rng = np.random.default_rng(1)
     frames = [rng.integers(0, 256, (3, 20, 24 + k, 3), np.uint8) for k in range(4)]
     for name in ("shear_y", "rotate", "solarize", "contrast", "invert"):
-        both(lambda dali, name=name: augmented(dali, name, 0, data=frames, layout="FHWC"), tolerance=1)
+        both(lambda dali, name=name: augment(dali, name, 0, data=frames, layout="FHWC"), tolerance=1)
     gray = [rng.integers(0, 256, (20, 24 + k, 1), np.uint8) for k in range(4)]
     for name in ("rotate", "posterize", "auto_contrast", "brightness"):
-        both(lambda dali, name=name: augmented(dali, name, 0, data=gray), tolerance=1)
+        both(lambda dali, name=name: augment(dali, name, 0, data=gray), tolerance=1)
     mixed = [gray[0], images()[0], np.full((8, 9, 3), 7, np.uint8)]
-    both(lambda dali: augmented(dali, "auto_contrast", 0, data=mixed), tolerance=1)
+    both(lambda dali: augment(dali, "auto_contrast", 0, data=mixed), tolerance=1)
 
 
 CHANGES = {
@@ -89,10 +89,10 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_changed_augmentations_equal_dali(name: str) -> None:
-    both(lambda dali: augmented(dali, name, 0, CHANGES[name]), tolerance=1)
+    both(lambda dali: augment(dali, name, 0, CHANGES[name]), tolerance=1)
 
 
-def described(augmentations: Any) -> Any:
+def describe(augmentations: Any) -> Any:
     def parameter(item: Any) -> Any:
         table = item._get_magnitudes(BINS)
         return None if table is None else np.array([item._map_mag_to_param(value) for value in table], np.float64)
@@ -113,15 +113,17 @@ SUITES: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize("given", [{}, {"use_shape": True}, {"max_translate_abs": (7, 9)}, {"use_shape": True, "max_translate_rel": 0.3}], ids=str)
+@pytest.mark.parametrize(
+    "arguments", [{}, {"use_shape": True}, {"max_translate_abs": (7, 9)}, {"use_shape": True, "max_translate_rel": 0.3}], ids=str
+)
 @pytest.mark.parametrize(("module", "name"), SUITES, ids=lambda value: value)
-def test_tables_of_augmentations_equal_dali(module: str, name: str, given: dict[str, Any]) -> None:
+def test_tables_of_augmentations_equal_dali(module: str, name: str, arguments: dict[str, Any]) -> None:
     def program(dali: Any) -> Any:
-        result = getattr(sub(dali, f"auto_aug.{module}"), name)(**given)
+        result = getattr(sub(dali, f"auto_aug.{module}"), name)(**arguments)
         if not hasattr(result, "sub_policies"):
-            return described(result)
+            return describe(result)
         steps = [[(value.name, probability, magnitude) for value, probability, magnitude in several] for several in result.sub_policies]
-        return result.name, result.num_magnitude_bins, described(result.augmentations.values()), steps
+        return result.name, result.num_magnitude_bins, describe(result.augmentations.values()), steps
 
     both(program, tolerance=1e-6)
 
@@ -130,7 +132,7 @@ def test_reduced_image_net_table_equals_dali() -> None:
     def program(dali: Any) -> Any:
         result = sub(dali, "auto_aug.auto_augment").get_reduced_image_net_policy()
         steps = [[(value.name, probability, magnitude) for value, probability, magnitude in several] for several in result.sub_policies]
-        return result.name, result.num_magnitude_bins, described(result.augmentations.values()), steps
+        return result.name, result.num_magnitude_bins, describe(result.augmentations.values()), steps
 
     both(program, tolerance=1e-6)
 
@@ -138,9 +140,9 @@ def test_reduced_image_net_table_equals_dali() -> None:
 # --- Policies --------------------------------------------------------------------------------------------------------------------------------------
 
 
-def run(definition: Callable[[Any], Any], data: Any, runs: int = 1, layout: str = "HWC", **given: Any) -> list[np.ndarray]:
+def run(definition: Callable[[Any], Any], data: Any, runs: int = 1, layout: str = "HWC", **arguments: Any) -> list[np.ndarray]:
     """Return the samples of a definition of images."""
-    options = {"batch_size": len(data), "num_threads": 2, "seed": 7, "enable_conditionals": True, **given}
+    options = {"batch_size": len(data), "num_threads": 2, "seed": 7, "enable_conditionals": True, **arguments}
 
     @ours.pipeline_def(**options)
     def pipeline() -> Any:
@@ -191,7 +193,7 @@ def test_policies_run_in_a_branch(name: str) -> None:
     assert not all(np.array_equal(result, other) for result, other in zip(output[::2], [*value, *value][::2], strict=True))
 
 
-def tagged(core: Any, k: int, negate: bool = False) -> Any:
+def make_tag(core: Any, k: int, negate: bool = False) -> Any:
     """Return an augmentation of int32 (n,) that appends its number and its magnitude."""
 
     @core.augmentation(mag_range=(0, 9), randomly_negate=negate, mag_to_param=lambda magnitude: np.array([k, magnitude], np.int32))
@@ -201,25 +203,25 @@ def tagged(core: Any, k: int, negate: bool = False) -> Any:
     return one
 
 
-def counted(definition: Callable[[Any], Any], size: int) -> Counter[tuple[int, ...]]:
+def count_outputs(definition: Callable[[Any], Any], size: int) -> Counter[tuple[int, ...]]:
     data = [np.array([7], np.int32)] * size
     return Counter(tuple(output[1:].tolist()) for output in run(definition, data, layout=""))
 
 
 def test_custom_augmentations_are_drawn_with_their_probability() -> None:
     core, size = sub(ours, "auto_aug.core"), 4000
-    several = [tagged(core, 0, True), tagged(core, 1), tagged(core, 2)]
-    rand = counted(lambda x: sub(ours, "auto_aug.rand_augment").apply_rand_augment(several, x, 2, 4, num_magnitude_bins=10, seed=11), size)
+    several = [make_tag(core, 0, True), make_tag(core, 1), make_tag(core, 2)]
+    rand = count_outputs(lambda x: sub(ours, "auto_aug.rand_augment").apply_rand_augment(several, x, 2, 4, num_magnitude_bins=10, seed=11), size)
     parts = {(0, 4): 1 / 6, (0, -4): 1 / 6, (1, 4): 1 / 3, (2, 4): 1 / 3}
     assert set(rand) == {(*a, *b) for a in parts for b in parts}
     for key, count in rand.items():
         expected = size * parts[key[0], key[1]] * parts[key[2], key[3]]
         assert abs(count - expected) < 5 * np.sqrt(expected)
-    trivial = counted(lambda x: sub(ours, "auto_aug.trivial_augment").apply_trivial_augment(several, x, num_magnitude_bins=10), size)
+    trivial = count_outputs(lambda x: sub(ours, "auto_aug.trivial_augment").apply_trivial_augment(several, x, num_magnitude_bins=10), size)
     assert {key[1] for key in trivial if key[0] == 0} == set(range(-9, 10))
     assert abs(sum(count for key, count in trivial.items() if key[0] == 1) - size / 3) < 5 * np.sqrt(size / 3)
     policy = core.Policy("mine", 10, [[(several[0], 0.5, 3), (several[1], 1, 4)], [(several[2], 0.25, 5)]])
-    auto = counted(lambda x: sub(ours, "auto_aug.auto_augment").apply_auto_augment(policy, x), size)
+    auto = count_outputs(lambda x: sub(ours, "auto_aug.auto_augment").apply_auto_augment(policy, x), size)
     expected_parts = {(1, 4): 0.25, (0, 3, 1, 4): 0.125, (0, -3, 1, 4): 0.125, (2, 5): 0.125, (): 0.375}
     assert set(auto) == set(expected_parts)
     for key, count in auto.items():
@@ -274,10 +276,10 @@ def test_select_applies_the_chosen_operation() -> None:
 # --- Own augmentations -----------------------------------------------------------------------------------------------------------------------------
 
 
-def magnitudes(dali: Any, call: Callable[[Any, Any, Any], Any], **given: Any) -> Any:
+def magnitudes(dali: Any, call: Callable[[Any, Any, Any], Any], **arguments: Any) -> Any:
     core, fn = sub(dali, "auto_aug.core"), dali.fn
 
-    @core.augmentation(**given)
+    @core.augmentation(**arguments)
     def parameter_of(data: Any, parameter: Any) -> Any:
         return parameter
 
@@ -462,23 +464,23 @@ def test_custom_policies_are_serialized(form: str) -> None:
             return dali.fn.rotate(data, angle=angle, fill_value=0, keep_size=True)
 
         @core.augmentation
-        def mirrored(data: Any, _: Any) -> Any:
+        def mirror(data: Any, _: Any) -> Any:
             return dali.fn.flip(data)
 
         def definition() -> Any:
             x = dali.fn.external_source(name="x", layout="HWC")
             if form == "rand":
-                return sub(dali, "auto_aug.rand_augment").apply_rand_augment([tilt, mirrored, known.invert], x, n=2, m=4, num_magnitude_bins=9)
+                return sub(dali, "auto_aug.rand_augment").apply_rand_augment([tilt, mirror, known.invert], x, n=2, m=4, num_magnitude_bins=9)
             if form == "trivial":
-                return sub(dali, "auto_aug.trivial_augment").apply_trivial_augment([tilt, mirrored, known.invert], x, num_magnitude_bins=9)
-            policy = core.Policy("mine", 9, [[(tilt, 0.5, 3), (known.invert, 1, None)], [(mirrored, 0.7, None)]])
+                return sub(dali, "auto_aug.trivial_augment").apply_trivial_augment([tilt, mirror, known.invert], x, num_magnitude_bins=9)
+            policy = core.Policy("mine", 9, [[(tilt, 0.5, 3), (known.invert, 1, None)], [(mirror, 0.7, None)]])
             return sub(dali, "auto_aug.auto_augment").apply_auto_augment(policy, x)
 
-        def made() -> Any:
+        def make_pipe() -> Any:
             options = {"batch_size": 4, "num_threads": 1, "device_id": None, "seed": 5, "prefetch_queue_depth": 1}
             return dali.pipeline_def(definition, enable_conditionals=True)(**options)
 
-        pipes = made(), dali.Pipeline.deserialize(made().serialize())
+        pipes = make_pipe(), dali.Pipeline.deserialize(make_pipe().serialize())
         results = []
         for pipe in pipes:
             for _ in range(3):

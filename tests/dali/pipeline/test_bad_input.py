@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _pipelines import Program, both, define, shown, sub
+from _pipelines import Program, both, define, show, sub
 from _raises import Raises, raising
 
 import torch_ndd.dali as ours
@@ -32,8 +32,8 @@ def program(graph: Callable[[Any], Any], error: type[Exception], runs: int = 4, 
     return lambda dali: run_on(define(dali, lambda: graph(dali.fn), 2, **arguments), runs, error)
 
 
-def batches(fn: Any, *given: Any, **arguments: Any) -> Any:
-    return fn.external_source(source=[np.asarray(value) for value in given], **arguments)
+def batches(fn: Any, *elements: Any, **arguments: Any) -> Any:
+    return fn.external_source(source=[np.asarray(value) for value in elements], **arguments)
 
 
 def failing(_: Any) -> Any:
@@ -58,18 +58,18 @@ GRAPHS: dict[str, Callable[[Any], Any]] = {
     "too few outputs of a source": lambda fn: tuple(fn.external_source(lambda: [ONES], num_outputs=2)),
     "an index outside": lambda fn: batches(fn, ONES)[5],
     "too many indices": lambda fn: batches(fn, ONES)[0, 0, 0],
-    "files that are no images": lambda fn: fn.decoders.image(batches(fn, *[np.zeros((2, 9), np.uint8)] * 2)),
+    "files that are not images": lambda fn: fn.decoders.image(batches(fn, *[np.zeros((2, 9), np.uint8)] * 2)),
     "a Python function that raises": lambda fn: fn.python_function(batches(fn, ONES, ONES), function=failing),
     "a Python function of a number": lambda fn: fn.python_function(batches(fn, ONES, ONES), function=lambda _: 1),
     "too few outputs of a Python function": lambda fn: tuple(fn.python_function(batches(fn, ONES), function=lambda a: (a,), num_outputs=2)),
 }
 
 
-def ended(_: Any) -> Any:
+def end_program(_: Any) -> Any:
     sys.exit(3)
 
 
-GRAPHS["a Python function that ends the program"] = lambda fn: fn.python_function(batches(fn, ONES, ONES), function=ended)
+GRAPHS["a Python function that ends the program"] = lambda fn: fn.python_function(batches(fn, ONES, ONES), function=end_program)
 
 
 ERRORS = {"an input that is not fed": IndexError, "division by zero": ValueError, "too few outputs of a source": IndexError}
@@ -84,13 +84,13 @@ def test_invalid_data_raises_like_dali(name: str) -> None:
 @pytest.mark.parametrize(
     "sizes",
     [*(raising(TypeError, sizes) for sizes in ({"batch_size": 2.5}, {"batch_size": "2"}, {"num_threads": 1.5})), {"batch_size": np.int64(2)}],
-    ids=shown,
+    ids=show,
 )
 def test_sizes_are_integers(sizes: dict[str, Any], raises: Raises | None) -> None:
     both(lambda dali: run_on(define(dali, lambda: batches(dali.fn, ONES), **{"batch_size": 2, **sizes}), 1), raises=raises)
 
 
-@pytest.mark.parametrize("arguments", [{"shard_id": 3, "num_shards": 2}, {"shard_id": -1, "num_shards": 2}, {"num_shards": 0}], ids=shown)
+@pytest.mark.parametrize("arguments", [{"shard_id": 3, "num_shards": 2}, {"shard_id": -1, "num_shards": 2}, {"num_shards": 0}], ids=show)
 def test_invalid_shards_raise_when_the_reader_is_built(arguments: dict[str, Any]) -> None:
     error = both(lambda dali: define(dali, lambda: dali.fn.readers.file(files=[__file__], **arguments)[1]).build(), raises=RuntimeError)
     assert "fn.readers.file (operator" in str(error)
@@ -98,10 +98,10 @@ def test_invalid_shards_raise_when_the_reader_is_built(arguments: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    "graph", [lambda fn: batches(fn, ONES, ONES), lambda fn: fn.slice(batches(fn, np.ones((2, 2)), np.ones((2, 5))), 0, 4, axes=[0])], ids=shown
+    "graph", [lambda fn: batches(fn, ONES, ONES), lambda fn: fn.slice(batches(fn, np.ones((2, 2)), np.ones((2, 5))), 0, 4, axes=[0])], ids=show
 )
 def test_reset_after_the_end(graph: Callable[[Any], Any]) -> None:
-    def restarted(dali: Any) -> Any:
+    def run_again(dali: Any) -> Any:
         pipe = define(dali, lambda: dali.fn.external_source(lambda i: ONES * i if i < 2 else failing_end()), 2)
         first = run_on(pipe, 4)
         pipe.reset()
@@ -110,18 +110,18 @@ def test_reset_after_the_end(graph: Callable[[Any], Any]) -> None:
     def failing_end() -> Any:
         raise StopIteration
 
-    both(restarted)
+    both(run_again)
     both(program(graph, RuntimeError))
 
 
 def test_an_input_can_be_fed_after_the_error() -> None:
-    def fed(dali: Any) -> Any:
+    def feed_and_run(dali: Any) -> Any:
         pipe = define(dali, lambda: dali.fn.external_source(name="x"), 2, prefetch_queue_depth=1)
         results = run_on(pipe, 2, IndexError)
         pipe.feed_input("x", ONES)
         return [*results, *run_on(pipe, 2, IndexError)]
 
-    both(fed)
+    both(feed_and_run)
 
 
 @pytest.mark.parametrize("condition", [np.ones((2, 2), np.bool_), np.ones((2, 1), np.float32)], ids=["bool", "float"])
@@ -150,7 +150,7 @@ def test_sources_of_different_batch_sizes() -> None:
 # Iterators.
 
 
-def taken(pipe: Any, steps: int, **arguments: Any) -> list[Any]:
+def take_batches(pipe: Any, steps: int, **arguments: Any) -> list[Any]:
     iterator = sub(ours, "plugin.pytorch").DALIGenericIterator([pipe], ["a"], **arguments)
     found: list[Any] = []
     for _ in range(steps):
@@ -173,7 +173,7 @@ def test_an_iterator_goes_on_after_the_error_of_a_source() -> None:
         return np.full((2, 1), len(calls))
 
     pipe = define(ours, lambda: ours.fn.external_source(source), 2)
-    assert taken(pipe, 8) == [[1, 1], [2, 2], [3, 3], "LookupError", [5, 5], [6, 6], "StopIteration", "StopIteration"]
+    assert take_batches(pipe, 8) == [[1, 1], [2, 2], [3, 3], "LookupError", [5, 5], [6, 6], "StopIteration", "StopIteration"]
 
 
 @pytest.mark.parametrize("depth", [1, 2, 4])
@@ -192,4 +192,4 @@ def test_an_iterator_goes_on_after_the_error_of_an_operator(depth: int, tmp_path
         return ours.fn.python_function(ours.fn.readers.file(files=[str(item) for item in files], name="reader")[0], function=function)
 
     epoch = [[0, 1], "RuntimeError", "RuntimeError", [6, 7], "RuntimeError", "StopIteration"]
-    assert taken(define(ours, graph, 2, prefetch_queue_depth=depth), 18, reader_name="reader", auto_reset=True) == epoch * 3
+    assert take_batches(define(ours, graph, 2, prefetch_queue_depth=depth), 18, reader_name="reader", auto_reset=True) == epoch * 3

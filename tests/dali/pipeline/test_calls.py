@@ -133,10 +133,10 @@ def test_a_truth_value_is_a_seed():
 
     def program(dali):
         @dali.pipeline_def(batch_size=2, num_threads=1, device_id=None, seed=True)
-        def drawn():
+        def draw():
             return dali.fn.random.uniform(), dali.fn.random.uniform(seed=True)
 
-        pipe = drawn()
+        pipe = draw()
         pipe.build()
         return [output.as_array().shape for output in pipe.run()]
 
@@ -349,14 +349,14 @@ def test_ssd_random_crop():
         boxes = np.float32([[0.0, 0.0, 1.0, 1.0]])
 
         @dali.pipeline_def(batch_size=2, num_threads=1, device_id=None, seed=1)
-        def cropped():
+        def crop():
             images = dali.types.Constant(np.zeros((40, 60, 3), np.uint8), device="cpu")
             found = dali.fn.ssd_random_crop(
                 images, dali.types.Constant(boxes, device="cpu"), dali.types.Constant(np.int32([5]), device="cpu"), num_attempts=3
             )
             return tuple(found)
 
-        images, boxes_, labels = cropped().run()
+        images, boxes_, labels = crop().run()
         return [np.array(images.at(0)).ndim, np.array(boxes_.at(0)).shape, np.array(labels.at(0)).tolist(), np.array(labels.at(1)).tolist()]
 
     both(program)

@@ -57,13 +57,13 @@ def following(loader: Any, steps: int) -> list[Any]:
 
 
 def sources(count: int, info: bool, batch: bool) -> Callable[[Any], Any]:
-    def source(asked: Any) -> np.ndarray:
-        iteration = asked if batch and not info else asked.iteration
+    def source(position: Any) -> np.ndarray:
+        iteration = position if batch and not info else position.iteration
         if iteration >= count:
             raise StopIteration
         if batch:
-            return np.full((3, 2), iteration + 100 * (asked.epoch_idx if info else 0), np.int32)
-        return np.array([asked.idx_in_epoch, asked.epoch_idx], np.int32)
+            return np.full((3, 2), iteration + 100 * (position.epoch_idx if info else 0), np.int32)
+        return np.array([position.idx_in_epoch, position.epoch_idx], np.int32)
 
     return source
 
@@ -113,7 +113,7 @@ def test_iterators_continue_exactly(folder: Path, case: int) -> None:
 @pytest.mark.parametrize(("info", "batch"), [(False, True), (True, True), (False, False)])
 @pytest.mark.parametrize("taken", [0, 2, 4, 5, 9])
 def test_sources_that_are_told_what_is_wanted_continue(info: bool, batch: bool, taken: int) -> None:
-    def made(checkpoint: bytes | None = None, depth: int = 3) -> Any:
+    def make_pipe(checkpoint: bytes | None = None, depth: int = 3) -> Any:
         @ours.pipeline_def(batch_size=3, num_threads=1, prefetch_queue_depth=depth, enable_checkpointing=True, checkpoint=checkpoint, seed=3)
         def definition() -> Any:
             source = ours.fn.external_source(sources(4, info, batch), batch=batch, batch_info=info or None)
@@ -124,15 +124,15 @@ def test_sources_that_are_told_what_is_wanted_continue(info: bool, batch: bool, 
     def loader(pipe: Any) -> DALIGenericIterator:
         return DALIGenericIterator(pipe, NAMES)
 
-    original = loader(made())
+    original = loader(make_pipe())
     following(original, taken) if taken else None
     saved = original.checkpoints()
     for depth in (1, 4):
-        restored = loader(made(saved[0], depth))
-        assert following(restored, 9) == following(loader(made(saved[0], 2)), 9)
+        restored = loader(make_pipe(saved[0], depth))
+        assert following(restored, 9) == following(loader(make_pipe(saved[0], 2)), 9)
     # A restored iterator that is at the end of an epoch begins the next one; the original has to find out that it is there.
     expected = following(original, 10)
-    assert following(loader(made(saved[0])), 9)[:8] == expected[expected[0] == "end" :][:8]
+    assert following(loader(make_pipe(saved[0])), 9)[:8] == expected[expected[0] == "end" :][:8]
 
 
 @pytest.mark.parametrize("taken", range(1, 7))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _conditions import BATCH, defined, same_as_dali, same_as_python
+from _conditions import BATCH, run_definition, same_as_dali, same_as_python
 from _pipelines import ours as ours_module
 
 
@@ -39,7 +39,7 @@ def chains(dali: Any, i: Any, even: Any, x: Any) -> Any:
     return out, kept
 
 
-def nested(dali: Any, i: Any, even: Any, x: Any) -> Any:
+def nest_branches(dali: Any, i: Any, even: Any, x: Any) -> Any:
     shift = x * -5
     if even:
         if i > 3:
@@ -181,7 +181,7 @@ def helpers(dali: Any, i: Any, even: Any, x: Any) -> Any:
             return self.apply(value) if value is not None else None
 
         @staticmethod
-        def fixed(value: Any) -> Any:
+        def choose(value: Any) -> Any:
             if even:
                 return value
             return value + 1
@@ -196,10 +196,10 @@ def helpers(dali: Any, i: Any, even: Any, x: Any) -> Any:
     tool = Tool(50)
     parts = [add(x, k) for k in range(3)]
     logical = (lambda a, b: a and not b)(even, i > 4)
-    return add(x), add(x, 9, double=True), twice(x), tool.apply(x), tool(x), Tool.fixed(x), Tool.of(x), parts[2], logical
+    return add(x), add(x, 9, double=True), twice(x), tool.apply(x), tool(x), Tool.choose(x), Tool.of(x), parts[2], logical
 
 
-def captured(dali: Any, i: Any, even: Any, x: Any) -> Any:
+def change_captured(dali: Any, i: Any, even: Any, x: Any) -> Any:
     total = x
 
     def step(amount: Any) -> None:
@@ -244,7 +244,7 @@ def unused_later(dali: Any, i: Any, even: Any, x: Any) -> Any:
     return out
 
 
-def ragged(dali: Any, i: Any, even: Any, x: Any) -> Any:
+def branch_on_ragged(dali: Any, i: Any, even: Any, x: Any) -> Any:
     """Samples of several shapes, equal ones in one branch only, and none in the other."""
     if even:
         rows = dali.fn.slice(x, start=[0], shape=[1], axes=[0])
@@ -269,7 +269,7 @@ def none_values(dali: Any, i: Any, even: Any, x: Any) -> Any:
 
 
 def lists(dali: Any, i: Any, even: Any, x: Any) -> Any:
-    def collected(v: Any) -> Any:
+    def collect(v: Any) -> Any:
         found = []
         for k in range(3):
             found.append(v + k)
@@ -278,10 +278,10 @@ def lists(dali: Any, i: Any, even: Any, x: Any) -> Any:
     results = [x]
     if even:
         results += [x + 1]
-        parts = collected(x)
+        parts = collect(x)
     else:
         results = [*results, x - 1]
-        parts = collected(x * 2)
+        parts = collect(x * 2)
         parts.reverse()
     return *results, *parts
 
@@ -307,7 +307,7 @@ def test_permutation_inside_a_branch() -> None:
                 i = dali.fn.batch_permutation()
         return i
 
-    for item in defined(ours_module, program, runs=5, batch_size=BATCH):
+    for item in run_definition(ours_module, program, runs=5, batch_size=BATCH):
         results = [int(value) for value in item[0].as_array()]
         assert sorted(results[:5]) == [0, 1, 2, 3, 4]
         assert results[5:] == [5, 6, 7, 8]
@@ -321,12 +321,12 @@ def test_scalar_constants_in_branches() -> None:
             out = dali.types.Constant(4).uint8()
         return out
 
-    result = defined(ours_module, program)[0][0]
+    result = run_definition(ours_module, program)[0][0]
     assert result.dtype is ours_module.types.UINT8
     assert result.as_array().tolist() == [4 if k % 2 else 3 for k in range(BATCH)]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_sources_of_a_definition(method: str) -> None:
     @ours_module.pipeline_def(batch_size=3, num_threads=1, enable_conditionals=True, py_start_method=method)
     def pipeline() -> Any:
@@ -341,7 +341,7 @@ def test_sources_of_a_definition(method: str) -> None:
 
 
 def counters(dali: Any, i: Any, even: Any, x: Any) -> Any:
-    """Functions that branches call count in Python's numbers, which are no data."""
+    """Functions that branches call count in Python's numbers, which are not data."""
 
     class Counter:
         number, name = 0, ""
@@ -372,12 +372,12 @@ def counters(dali: Any, i: Any, even: Any, x: Any) -> Any:
 
 
 PROGRAMS = [
-    *(plain_if, chains, nested, python_values, nests, attributes, constants, inside_operators, whole_batch, empty_branches, helpers, updates),
-    *(unused_later, none_values, ragged, counters),
+    *(plain_if, chains, nest_branches, python_values, nests, attributes, constants, inside_operators, whole_batch, empty_branches, helpers, updates),
+    *(unused_later, none_values, branch_on_ragged, counters),
 ]
 
 
-@pytest.mark.parametrize("program", [captured, lists, unusual, chains, nested, python_values], ids=lambda value: value.__name__)
+@pytest.mark.parametrize("program", [change_captured, lists, unusual, chains, nest_branches, python_values], ids=lambda value: value.__name__)
 def test_same_as_python(program: Callable[..., Any]) -> None:
     same_as_python(program)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _conditions import BATCH, defined
+from _conditions import BATCH, run_definition
 from _pipelines import both, ours_raises
 from _pipelines import ours as dali_of_ours
 from _raises import Raises, raising
@@ -74,7 +74,7 @@ def conditional_expression(dali: Any, i: Any, even: Any, x: Any) -> Any:
     return x if even else i
 
 
-def asserted(dali: Any, i: Any, even: Any, x: Any) -> Any:
+def assert_even(dali: Any, i: Any, even: Any, x: Any) -> Any:
     assert even
     return x
 
@@ -155,7 +155,7 @@ WRONG: dict[type[Exception], list[Callable[..., Any]]] = {
         layouts_differ,
     ],
     ValueError: [structures, lengths, keys],
-    TypeError: [while_node, conditional_expression, asserted, comprehension],
+    TypeError: [while_node, conditional_expression, assert_even, comprehension],
 }
 
 
@@ -164,7 +164,7 @@ WRONG: dict[type[Exception], list[Callable[..., Any]]] = {
     [pytest.param(program, error, id=program.__name__) for error, programs in WRONG.items() for program in programs],
 )
 def test_invalid_branches_raise_like_dali(program: Callable[..., Any], error: type[Exception]) -> None:
-    both(lambda dali: defined(dali, program), raises=error)
+    both(lambda dali: run_definition(dali, program), raises=error)
 
 
 @pytest.mark.parametrize(
@@ -190,23 +190,23 @@ def test_values_that_cannot_be_merged(first: Any, second: Any, raises: Raises | 
             out = second
         return x + out
 
-    both(lambda dali: defined(dali, program), raises=raises)
+    both(lambda dali: run_definition(dali, program), raises=raises)
 
 
 def test_own_errors_keep_type_and_lines() -> None:
-    error = ours_raises(lambda dali: defined(dali, raises), LookupError, "own error")
+    error = ours_raises(lambda dali: run_definition(dali, raises), LookupError, "own error")
     lines = [(frame.name, frame.line) for frame in traceback.extract_tb(error.__traceback__)]
     assert lines[-1] == ("raises", """raise LookupError("the definition's own error")""")
     assert not any("/_conditionals/" in frame.filename for frame in traceback.extract_tb(error.__traceback__)[1:])
-    assert isinstance(ours_raises(lambda dali: defined(dali, wrong_argument), KeyError, "wrong"), TypeError)
+    assert isinstance(ours_raises(lambda dali: run_definition(dali, wrong_argument), KeyError, "wrong"), TypeError)
 
 
 def test_messages_name_variable_and_branch() -> None:
-    ours_raises(lambda dali: defined(dali, in_one_branch), RuntimeError, "variable 'only'.*other branch .`else`")
-    ours_raises(lambda dali: defined(dali, in_the_other), RuntimeError, "variable 'only'.*first branch .`if`")
-    error = ours_raises(lambda dali: defined(dali, not_scalar), RuntimeError, r"one number per sample.*2 dimensions.*\(2, 3\)")
+    ours_raises(lambda dali: run_definition(dali, in_one_branch), RuntimeError, "variable 'only'.*other branch .`else`")
+    ours_raises(lambda dali: run_definition(dali, in_the_other), RuntimeError, "variable 'only'.*first branch .`if`")
+    error = ours_raises(lambda dali: run_definition(dali, not_scalar), RuntimeError, r"one number per sample.*2 dimensions.*\(2, 3\)")
     assert "if x:" in str(error)
-    ours_raises(lambda dali: defined(dali, structures), ValueError, "Divergent data: the variable 'out'")
+    ours_raises(lambda dali: run_definition(dali, structures), ValueError, "Divergent data: the variable 'out'")
 
 
 def test_appending_in_a_branch() -> None:
@@ -216,7 +216,7 @@ def test_appending_in_a_branch() -> None:
             values.append(x + 1)
         return values[0]
 
-    ours_raises(lambda dali: defined(dali, program), RuntimeError, "list.append in a branch")
+    ours_raises(lambda dali: run_definition(dali, program), RuntimeError, "list.append in a branch")
 
     def update(dali: Any, i: Any, even: Any, x: Any) -> Any:
         values = {"a": {"b": x}}
@@ -224,7 +224,7 @@ def test_appending_in_a_branch() -> None:
             values["a"].update(b=x + 1)
         return values["a"]["b"]
 
-    ours_raises(lambda dali: defined(dali, update), RuntimeError, "dict.update in a branch")
+    ours_raises(lambda dali: run_definition(dali, update), RuntimeError, "dict.update in a branch")
 
 
 def test_attribute_of_one_branch() -> None:
@@ -234,7 +234,7 @@ def test_attribute_of_one_branch() -> None:
             holder.new = x
         return holder.new
 
-    both(lambda dali: defined(dali, program), raises=RuntimeError)
+    both(lambda dali: run_definition(dali, program), raises=RuntimeError)
 
 
 def test_error_of_a_branch_is_caught() -> None:
@@ -248,7 +248,7 @@ def test_error_of_a_branch_is_caught() -> None:
             out = x + len(error.args)
         return out, x * 1
 
-    out, again = defined(dali_of_ours, program, runs=1)[0]
+    out, again = run_definition(dali_of_ours, program, runs=1)[0]
     assert [len(out), len(again)] == [BATCH, BATCH]
 
 
@@ -260,7 +260,7 @@ def condition_in_helper(value: Any, even: Any) -> Any:
 
 
 @do_not_convert
-def marked(values: Any) -> Any:
+def list_marked(values: Any) -> Any:
     return [value for value in values if value is not None and not isinstance(value, str)]
 
 
@@ -275,7 +275,7 @@ def test_do_not_convert_under_both() -> None:
         def pipeline(dali: Any, i: Any, even: Any, x: Any) -> Any:
             return natural(i)
 
-        return defined(dali, pipeline)
+        return run_definition(dali, pipeline)
 
     both(program, raises=TypeError)
 
@@ -290,10 +290,10 @@ def test_do_not_convert_under_both() -> None:
 
 
 def test_marked_functions_are_plain_functions() -> None:
-    assert convert(marked) is marked
-    assert marked(["a", 1, None]) == [1]
-    assert marked.__name__ == "marked"
-    assert inspect.getsource(marked).startswith("@do_not_convert")
+    assert convert(list_marked) is list_marked
+    assert list_marked(["a", 1, None]) == [1]
+    assert list_marked.__name__ == "list_marked"
+    assert inspect.getsource(list_marked).startswith("@do_not_convert")
 
     @do_not_convert
     def numbers() -> Any:
@@ -313,7 +313,7 @@ def test_no_source() -> None:
         return space["unseen"](x, even)
 
     with unittest.TestCase().assertLogs("torch_ndd.dali", "WARNING") as logs:
-        defined(dali_of_ours, program)
+        run_definition(dali_of_ours, program)
     assert "unseen runs unchanged" in logs.output[0]
     assert "do_not_convert" in logs.output[0]
 
@@ -377,18 +377,18 @@ def test_lambdas_of_one_line() -> None:
 
 
 def test_generators_and_coroutines_stay() -> None:
-    def generated(n: int) -> Any:
+    def generate(n: int) -> Any:
         for k in range(n):
             if k and k != 2:
                 yield k
 
     def program(dali: Any, i: Any, even: Any, x: Any) -> Any:
-        for k in generated(5):
+        for k in generate(5):
             if even:
                 x = x + k
         return x
 
-    result = defined(dali_of_ours, program)[0][0]
+    result = run_definition(dali_of_ours, program)[0][0]
     assert result.at(0).tolist() == [[8] * 3] * 2
     assert result.at(1).tolist() == [[1] * 3] * 2
 

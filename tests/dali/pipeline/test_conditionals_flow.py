@@ -161,7 +161,7 @@ def leaves_loops(dali: Any, i: Any, even: Any, x: Any) -> Any:
 
 
 def all_leave(dali: Any, i: Any, even: Any, x: Any) -> Any:
-    def found(v: Any) -> Any:
+    def find(v: Any) -> Any:
         for _ in range(100):
             v = v + 1
             if i < 4:
@@ -171,7 +171,7 @@ def all_leave(dali: Any, i: Any, even: Any, x: Any) -> Any:
             return v * 10
         return v * 100
 
-    return found(x)
+    return find(x)
 
 
 def caught(dali: Any, i: Any, even: Any, x: Any) -> Any:

@@ -131,7 +131,7 @@ def test_numpy_types(name, raises):
 
 
 @pytest.mark.parametrize(
-    "given",
+    "python_type",
     [
         np.uint8,
         np.dtype("float32"),
@@ -147,9 +147,9 @@ def test_numpy_types(name, raises):
     ],
     ids=str,
 )
-def test_dali_types(given, raises):
+def test_dali_types(python_type, raises):
     """NumPy's, torch's and Python's types and their names."""
-    both(lambda dali: dali.types.to_dali_type(given).name, raises=raises)
+    both(lambda dali: dali.types.to_dali_type(python_type).name, raises=raises)
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ def same(value: Any, other: Any) -> None:
         assert [np.array(left.at(k)).tolist() for k in range(len(left))] == [np.array(right.at(k)).tolist() for k in range(len(right))]
 
 
-def both(function: Any, runs: int = 3, **given: Any) -> None:
-    options = {"batch_size": 5, "num_threads": 2, "seed": 3, **given}
+def both(function: Any, runs: int = 3, **overrides: Any) -> None:
+    options = {"batch_size": 5, "num_threads": 2, "seed": 3, **overrides}
     debug = experimental.pipeline_def(debug=True)(function)(**options)
     graph = pipeline_def(function)(**options)
     for _ in range(runs):
@@ -233,12 +233,12 @@ def test_operators_take_data() -> None:
     ):
         seen: list[Any] = []
 
-        def given(data: Any = value, angle: Any = angle, seen: list[Any] = seen) -> Any:
+        def overrides(data: Any = value, angle: Any = angle, seen: list[Any] = seen) -> Any:
             rotated = fn.rotate(data, angle=angle, fill_value=0)
             seen.append(rotated.get().shape())
             return rotated, fn.cast(data, dtype=types.INT32)
 
-        pipe = experimental.pipeline_def(debug=True)(given)(batch_size=5, num_threads=2)
+        pipe = experimental.pipeline_def(debug=True)(overrides)(batch_size=5, num_threads=2)
         for _ in range(2):
             same(pipe.run(), wanted)
         assert seen[0] == seen[1] == wanted[0].shape()
@@ -323,7 +323,7 @@ def test_data_is_no_input_of_graphs() -> None:
 
 
 def test_experimental_is_a_module() -> None:
-    """Its import in the form of a module finds it, though ``pipeline`` is no package."""
+    """Its import in the form of a module finds it, though ``pipeline`` is not a package."""
     line = "import torch_ndd.dali.pipeline.experimental as a; from torch_ndd.dali.pipeline import experimental as b; print(a is b)"
     result = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=False)
     assert result.stdout.strip() == "True", result.stderr

@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from _pipelines import both, define, ours_raises, real, shown
+from _pipelines import both, define, ours_raises, real, show
 from _raises import raising
 
 import torch_ndd.dali as ours
@@ -31,14 +31,14 @@ def test_forms_of_the_decorator():
             return dali.types.Constant([value, other])
 
         @dali.pipeline_def(batch_size=2, num_threads=1, device_id=None)
-        def given(value):
+        def return_constant(value):
             return dali.types.Constant([value])
 
         return [
             bare(1, batch_size=3, num_threads=1, device_id=None).run(),
             bare(1, other=5, batch_size=1, num_threads=1, device_id=None).run(),
-            given(4).run(),
-            given(value=4, batch_size=5).max_batch_size,
+            return_constant(4).run(),
+            return_constant(value=4, batch_size=5).max_batch_size,
             bare.__name__,
             bare._is_pipeline_def,
         ]
@@ -261,7 +261,7 @@ def test_nodes_without_a_pipeline():
             raising(ValueError, {"batch_size": 2, "py_start_method": "fork", "py_callback_pickler": object()}),
         ),
     ],
-    ids=shown,
+    ids=show,
 )
 def test_wrong_constructors(arguments, raises):
     """Sizes are checked when the pipeline is built."""
@@ -307,7 +307,7 @@ def test_warnings_of_the_constructor():
 
 
 def test_pipelines_have_no_length():
-    """They are no sequences."""
+    """They are not sequences."""
     both(lambda dali: len(dali.Pipeline(2, 1, None)), raises=TypeError)
     both(lambda dali: iter(dali.Pipeline(2, 1, None)), raises=TypeError)
 
@@ -431,10 +431,10 @@ def test_definitions_are_not_marked_with_do_not_convert():
     def program(dali):
         @dali.pipeline_def(batch_size=1, num_threads=1, device_id=None)
         @dali.pipeline.do_not_convert
-        def marked():
+        def return_number():
             return 42
 
-        return marked
+        return return_number
 
     assert "do_not_convert" in str(both(program, raises=ValueError))
 

@@ -50,17 +50,17 @@ def ends(process: int, seconds: float = 30.0) -> bool:
     return not alive(process)
 
 
-def given(info: Any) -> np.ndarray:
+def make_array(info: Any) -> np.ndarray:
     return np.full(3, info.iteration)
 
 
 def given_late(info: Any) -> np.ndarray:
     if info.iteration > 2:
         time.sleep(1000)
-    return given(info)
+    return make_array(info)
 
 
-@pytest.mark.parametrize("source", [given, given_late])
+@pytest.mark.parametrize("source", [make_array, given_late])
 @pytest.mark.parametrize("in_a_cycle", [False, True])
 def test_the_workers_have_ended_when_the_pipeline_is_gone(source: Any, in_a_cycle: bool) -> None:
     pipe = parallel(source)
@@ -197,14 +197,14 @@ def test_an_interrupt_while_waiting_loses_no_iteration(monkeypatch: pytest.Monke
         pipe.set_outputs(fn.external_source(source=lambda info: np.int32([info.idx_in_epoch]), batch=False))
     taken = [pipe.run()[0].as_array().flatten().tolist()]
     with monkeypatch.context() as patch:
-        patch.setattr(Future, "result", interrupted)
+        patch.setattr(Future, "result", interrupt)
         with pytest.raises(KeyboardInterrupt):
             pipe.run()
     taken += [pipe.run()[0].as_array().flatten().tolist() for _ in range(3)]
     assert taken == [[0, 1], [2, 3], [4, 5], [6, 7]]
 
 
-def interrupted(future: object) -> None:
+def interrupt(future: object) -> None:
     raise KeyboardInterrupt
 
 

@@ -9,25 +9,25 @@ import weakref
 import numpy as np
 import pytest
 import torch
-from _pipelines import both, full, iterations, ours_raises, plain, shown, sub
+from _pipelines import both, full, iterations, ours_raises, plain, show, sub
 from _raises import raising
-from _sources import made
+from _sources import make_pipe
 
 import torch_ndd.dali as ours
 
 
-def compared(source=None, count=3, raises=None, **options):
-    """Run a pipeline with one external source under both. ``source`` is made anew for each from a function of ``dali`` with the attribute `make`."""
+def compare(source=None, count=3, raises=None, **options):
+    """Run a pipeline with one external source under both. ``source`` is created for each by a function of ``dali`` with the attribute `make`."""
 
     def program(dali):
         item = source(dali) if getattr(source, "make", False) else source
         values = {key: value(dali) if getattr(value, "make", False) else value for key, value in options.items()}
-        return iterations(made(dali, item, **values), count)
+        return iterations(make_pipe(dali, item, **values), count)
 
     return both(program, raises=raises)
 
 
-def anew(function):
+def mark_factory(function):
     function.make = True
     return function
 
@@ -46,7 +46,7 @@ class Methods:
     def __call__(self, number):
         return full(number)
 
-    def numbered(self, number):
+    def at_index(self, number):
         return full(number + 10)
 
     def plain(self):
@@ -88,7 +88,7 @@ class Restarting:
     [
         *(lambda number: full(number), lambda: full(7), lambda number=5: full(number)),
         *(lambda number: [np.full(k + 1, number, np.float32) for k in range(3)], lambda: tuple(np.full(k + 1, 5, np.int64) for k in range(2))),
-        *(generator, functools.partial(generator), Generators(), [full(0), full(1)], Methods(), Methods().numbered, Methods().plain, Both(), Items()),
+        *(generator, functools.partial(generator), Generators(), [full(0), full(1)], Methods(), Methods().at_index, Methods().plain, Both(), Items()),
         *(
             raising(TypeError, lambda *numbers: full(0)),
             raising(TypeError, lambda **more: full(0)),
@@ -98,22 +98,22 @@ class Restarting:
             raising(TypeError, 5),
         ),
     ],
-    ids=shown,
+    ids=show,
 )
 def test_sources_of_every_form_equal_dali(source, raises):
-    compared(source, 5, raises=raises)
+    compare(source, 5, raises=raises)
 
 
 def test_an_iterator_that_restarts():
-    compared(anew(lambda dali: Restarting()), 8)
+    compare(mark_factory(lambda dali: Restarting()), 8)
 
 
 @pytest.mark.parametrize("cycle", [None, False, True, "no", "quiet", "raise", "again"])
 @pytest.mark.parametrize(
     "source",
     [
-        *(anew(lambda dali: [full(0), full(1)]), anew(lambda dali: generator), anew(lambda dali: generator())),
-        *(anew(lambda dali: Generators()), anew(lambda dali: lambda: full(1)), None),
+        *(mark_factory(lambda dali: [full(0), full(1)]), mark_factory(lambda dali: generator), mark_factory(lambda dali: generator())),
+        *(mark_factory(lambda dali: Generators()), mark_factory(lambda dali: lambda: full(1)), None),
     ],
     ids=["list", "generator function", "generator", "callable generator", "callable", "none"],
 )
@@ -126,7 +126,7 @@ def test_cycle_restarts_iterables(source, cycle, request):
         raises = IndexError
     elif kind == "generator" and cycle in (True, "quiet", "raise"):
         raises = TypeError
-    compared(source, 9, cycle=cycle, raises=raises)
+    compare(source, 9, cycle=cycle, raises=raises)
 
 
 @pytest.mark.parametrize("lengths", [(2, 2), (2, 3), (3, 2)])
@@ -145,17 +145,17 @@ def test_cycles_of_several_sources(lengths, cycles):
 
 
 def test_a_source_of_several_outputs_is_asked_once_at_its_end():
-    asked = []
+    requested = []
 
     def source(number):
-        asked.append(number)
+        requested.append(number)
         if number == 1:
             raise StopIteration
         return full(number), full(number)
 
-    log = iterations(made(ours, source, depth=1, num_outputs=2), 4)
+    log = iterations(make_pipe(ours, source, depth=1, num_outputs=2), 4)
     assert [value == "stop" for value in log] == [False, True, False, True]
-    assert asked == [0, 1, 0, 1]
+    assert requested == [0, 1, 0, 1]
 
 
 def test_what_was_fed_is_kept_when_a_source_ends():
@@ -174,12 +174,12 @@ def test_what_was_fed_is_kept_when_a_source_ends():
 @pytest.mark.parametrize("cycle", [None, True, "raise"])
 def test_cycles_of_samples(cycle):
     """The end in the middle of a batch drops the begun batch."""
-    compared(anew(lambda dali: [np.float32([k]) for k in range(8)]), 9, batch=False, cycle=cycle)
+    compare(mark_factory(lambda dali: [np.float32([k]) for k in range(8)]), 9, batch=False, cycle=cycle)
 
 
 def test_a_partial_with_arguments_is_a_callable():
     """DALI finds the parameters of `partial.__call__`."""
-    pipe = made(ours, functools.partial(lambda base, number: full(base + number), 5))
+    pipe = make_pipe(ours, functools.partial(lambda base, number: full(base + number), 5))
     assert [int(pipe.run()[0].at(0)[0]) for _ in range(2)] == [5, 6]
 
 
@@ -196,7 +196,7 @@ def test_numbers_of_batches(depth):
                 raise StopIteration
             return full(number)
 
-        pipe = made(dali, source, depth=depth)
+        pipe = make_pipe(dali, source, depth=depth)
         pipe.build()
         assert seen == []
         return [iterations(pipe, 7), seen]
@@ -214,7 +214,7 @@ def test_information_of_batches():
                 raise StopIteration
             return full(info.iteration)
 
-        return [iterations(made(dali, source, batch_info=True), 8), [list(value) for value in seen]]
+        return [iterations(make_pipe(dali, source, batch_info=True), 8), [list(value) for value in seen]]
 
     both(program)
 
@@ -229,7 +229,7 @@ def test_information_of_samples():
                 raise StopIteration
             return np.float32([info.idx_in_epoch])
 
-        return [iterations(made(dali, source, batch=False, batch_info=True), 8), seen]
+        return [iterations(make_pipe(dali, source, batch=False, batch_info=True), 8), seen]
 
     both(program)
 
@@ -284,7 +284,7 @@ WRONG_BATCHES = [*WRONG_SAMPLES, "bytes", "too many", "too many in a list", "typ
 @pytest.mark.parametrize("form", FORMS)
 def test_forms_of_batches(form):
     raises = IndexError if form == "no dimensions" else RuntimeError if form in WRONG_BATCHES else None
-    both(lambda dali: made(dali, lambda: FORMS[form](dali)).run(), raises=raises)
+    both(lambda dali: make_pipe(dali, lambda: FORMS[form](dali)).run(), raises=raises)
 
 
 @pytest.mark.parametrize("form", [name for name in FORMS if name not in ("tensor list", "bytes", "array interface")])
@@ -293,21 +293,21 @@ def test_forms_of_samples(form):
         data = FORMS[form](dali)
         return data[0] if isinstance(data, list) else data
 
-    both(lambda dali: made(dali, lambda: sample(dali), batch=False).run(), raises=RuntimeError if form in WRONG_SAMPLES else None)
+    both(lambda dali: make_pipe(dali, lambda: sample(dali), batch=False).run(), raises=RuntimeError if form in WRONG_SAMPLES else None)
 
 
 def test_strided_arrays_and_torch_tensors():
-    """DALI refuses the first, and asks for a GPU's driver for the second."""
+    """DALI rejects the first, and needs a GPU's driver for the second."""
     for data in (full(1, 3, (4,))[:, ::2], torch.ones(3, 4)[:, ::2], list(torch.ones(3, 4)[:, ::2]), [full(1, 3, (4,))[0, ::2]] * 3):
-        pipe = made(ours, [data])
+        pipe = make_pipe(ours, [data])
         np.testing.assert_array_equal(pipe.run()[0].as_array(), full(1))
-    assert made(ours, lambda: np.arange(3, dtype=">i4")).run()[0].as_array().tolist() == [0, 1, 2]
+    assert make_pipe(ours, lambda: np.arange(3, dtype=">i4")).run()[0].as_array().tolist() == [0, 1, 2]
 
 
 def test_batches_vary_in_size():
     """From iteration to iteration. DALI fails after an empty batch."""
-    compared(anew(lambda dali: [full(0, 1), full(1, 3), full(3, 2)]), 5)
-    pipe = made(ours, [full(0, 1), full(1, 0), [], full(3, 2)])
+    compare(mark_factory(lambda dali: [full(0, 1), full(1, 3), full(3, 2)]), 5)
+    pipe = make_pipe(ours, [full(0, 1), full(1, 0), [], full(3, 2)])
     assert [value[0]["samples"] for value in map(plain, (pipe.run() for _ in range(4)))][1:3] == [[], []]
 
 
@@ -342,8 +342,10 @@ def test_no_two_sizes_in_one_iteration():
         (lambda: (full(1), full(1)), {"num_outputs": 2, "layout": "A"}),
         (lambda: (full(1), full(1)), {"num_outputs": 2, "ndim": [1, 1]}),
         (lambda: (full(1), full(1)), {"num_outputs": 2, "ndim": [1]}),
-        (lambda: (full(1), full(1)), {"num_outputs": 2, "dtype": anew(lambda dali: [dali.types.FLOAT])}),
-        raising(RuntimeError, lambda: (full(1), full(1)), {"num_outputs": 2, "dtype": anew(lambda dali: [dali.types.FLOAT, dali.types.UINT8])}),
+        (lambda: (full(1), full(1)), {"num_outputs": 2, "dtype": mark_factory(lambda dali: [dali.types.FLOAT])}),
+        raising(
+            RuntimeError, lambda: (full(1), full(1)), {"num_outputs": 2, "dtype": mark_factory(lambda dali: [dali.types.FLOAT, dali.types.UINT8])}
+        ),
         (lambda: full(1), {"layout": "A"}),
         raising(RuntimeError, lambda: full(1), {"layout": "AB"}),
         raising(RuntimeError, lambda: list(full(1)), {"layout": "AB"}),
@@ -352,22 +354,22 @@ def test_no_two_sizes_in_one_iteration():
         raising(RuntimeError, lambda: full(1), {"ndim": 2, "layout": "A"}),
         raising(RuntimeError, lambda: full(1), {"ndim": -1}),
         raising(ValueError, lambda: full(1), {"ndim": "x"}),
-        (lambda: full(1), {"dtype": anew(lambda dali: dali.types.FLOAT)}),
-        raising(RuntimeError, lambda: full(1), {"dtype": anew(lambda dali: dali.types.UINT8)}),
+        (lambda: full(1), {"dtype": mark_factory(lambda dali: dali.types.FLOAT)}),
+        raising(RuntimeError, lambda: full(1), {"dtype": mark_factory(lambda dali: dali.types.UINT8)}),
         raising(TypeError, lambda: full(1), {"dtype": np.float32}),
         raising(ValueError, lambda: full(1), {"prefetch_queue_depth": 2}),
         raising(ValueError, lambda: full(1), {"bytes_per_sample_hint": 2}),
         (lambda: full(1), {"no_copy": True, "blocking": True, "preserve": True, "cuda_stream": None, "use_copy_kernel": False}),
         (lambda: full(1), {"batch": None, "no_copy": False}),
-        raising(RuntimeError, anew(lambda dali: [full(1), full(1).astype(np.uint8)]), {}),
-        raising(RuntimeError, anew(lambda dali: [full(1), full(1, 3, (2, 2))]), {}),
-        raising(RuntimeError, anew(lambda dali: [[sub(dali, "tensors").TensorCPU(full(1)[0], layout)] for layout in "AB"]), {}),
-        (anew(lambda dali: lambda: [sub(dali, "tensors").TensorCPU(full(1)[0], "A")]), {"layout": "B"}),
-        (anew(lambda dali: lambda: sub(dali, "tensors").TensorListCPU(full(1), "A")), {"layout": "B"}),
+        raising(RuntimeError, mark_factory(lambda dali: [full(1), full(1).astype(np.uint8)]), {}),
+        raising(RuntimeError, mark_factory(lambda dali: [full(1), full(1, 3, (2, 2))]), {}),
+        raising(RuntimeError, mark_factory(lambda dali: [[sub(dali, "tensors").TensorCPU(full(1)[0], layout)] for layout in "AB"]), {}),
+        (mark_factory(lambda dali: lambda: [sub(dali, "tensors").TensorCPU(full(1)[0], "A")]), {"layout": "B"}),
+        (mark_factory(lambda dali: lambda: sub(dali, "tensors").TensorListCPU(full(1), "A")), {"layout": "B"}),
     ],
 )
 def test_outputs_and_declarations(source, options, raises):
-    compared(source, 1 if "ndim" in options or "name" in options else 2, **options, raises=raises)
+    compare(source, 1 if "ndim" in options or "name" in options else 2, **options, raises=raises)
 
 
 def test_unused_outputs():
@@ -391,7 +393,7 @@ def test_errors_of_a_source():
             raise LookupError("nothing there")
         return full(number)
 
-    pipe = made(ours, source)
+    pipe = make_pipe(ours, source)
     assert [pipe.run()[0].at(0)[0] for _ in range(2)] == [0, 1]
     for _ in range(2):
         with pytest.raises(LookupError, match=r"^nothing there$"):
@@ -400,7 +402,7 @@ def test_errors_of_a_source():
 
 def test_data_errors_name_the_line():
     error = ours_raises(
-        lambda dali: made(dali, lambda: [1, 2]).run(), RuntimeError, "sample 0 of a batch must be an array, got an object of type int"
+        lambda dali: make_pipe(dali, lambda: [1, 2]).run(), RuntimeError, "sample 0 of a batch must be an array, got an object of type int"
     )
     assert "nodes = dali.fn.external_source(source, **options)" in str(error)
 
@@ -413,7 +415,7 @@ def test_sources_may_use_their_memory_again():
             values[:] = number
             return values
 
-        pipe = made(dali, source)
+        pipe = make_pipe(dali, source)
         return [pipe.run() for _ in range(2)]
 
     both(program)
@@ -466,25 +468,25 @@ def test_unknown_arguments():
     for call in (lambda dali: dali.fn.external_source(lambda: 1, foo=1), lambda dali: dali.ops.ExternalSource(foo=1)()):
         assert isinstance(ours_raises(call, KeyError, "unexpected argument 'foo'"), TypeError)
     for options in ({"num_outputs": 0}, {"num_outputs": -1}, {"device": "tpu"}):
-        ours_raises(lambda dali, options=options: made(dali, lambda: full(1), **options), ValueError, "fn.external_source: ")
+        ours_raises(lambda dali, options=options: make_pipe(dali, lambda: full(1), **options), ValueError, "fn.external_source: ")
 
 
 def test_checkpoints_know_only_sources_with_an_argument():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        made(ours, lambda number: full(number), more={"enable_checkpointing": True}).build()
+        make_pipe(ours, lambda number: full(number), more={"enable_checkpointing": True}).build()
     with pytest.warns(UserWarning, match="checkpoint does not hold the position of this source"):
-        made(ours, lambda: full(1), more={"enable_checkpointing": True}).build()
+        make_pipe(ours, lambda: full(1), more={"enable_checkpointing": True}).build()
 
 
 def test_a_checkpoint_continues():
     def source(info):
         return np.int64([info.idx_in_epoch, info.iteration])
 
-    pipe = made(ours, source, batch=False, more={"enable_checkpointing": True})
+    pipe = make_pipe(ours, source, batch=False, more={"enable_checkpointing": True})
     for _ in range(2):
         pipe.run()
-    again = made(ours, source, batch=False, more={"enable_checkpointing": True, "checkpoint": pipe.checkpoint()})
+    again = make_pipe(ours, source, batch=False, more={"enable_checkpointing": True, "checkpoint": pipe.checkpoint()})
     for _ in range(2):
         np.testing.assert_array_equal(again.run()[0].as_array(), pipe.run()[0].as_array())
 
@@ -493,7 +495,7 @@ def test_pipelines_are_released():
     """Without the garbage collector: sources, nodes and memory go with the pipeline."""
     gc.disable()
     try:
-        pipe = made(ours, lambda number: full(number))
+        pipe = make_pipe(ours, lambda number: full(number))
         pipe.run()
         gone = weakref.ref(pipe)
         del pipe

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from _pipelines import both, full, ours_raises, plain, sub
 from _raises import raising
-from _sources import made
+from _sources import make_pipe
 
 import torch_ndd.dali as ours
 
@@ -18,7 +18,7 @@ def test_fed_batches_are_delivered_in_order(depth, fed):
     """What was fed is delivered; then IndexError."""
 
     def program(dali):
-        pipe = made(dali, name="x", depth=depth)
+        pipe = make_pipe(dali, name="x", depth=depth)
         for k in range(fed):
             pipe.feed_input("x", full(k))
         log = []
@@ -35,7 +35,7 @@ def test_fed_batches_are_delivered_in_order(depth, fed):
 
 def test_feeding_after_the_error():
     """DALI's pipeline is over then."""
-    pipe = made(ours, name="x")
+    pipe = make_pipe(ours, name="x")
     pipe.feed_input("x", full(0))
     assert pipe.run()[0].at(0)[0] == 0
     with pytest.raises(IndexError, match=r"nothing was fed to the input 'x'.*Add more elements"):
@@ -64,20 +64,20 @@ def test_feeding_after_the_error():
     ],
 )
 def test_forms_of_feeding(program, raises):
-    both(lambda dali: program(made(dali, name="x", depth=1), dali), raises=raises)
+    both(lambda dali: program(make_pipe(dali, name="x", depth=1), dali), raises=raises)
 
 
 def test_declared_layouts_and_types_of_inputs():
-    both(lambda dali: (pipe := made(dali, name="x", depth=1, layout="A"), pipe.feed_input("x", full(1)), pipe.run())[2])
+    both(lambda dali: (pipe := make_pipe(dali, name="x", depth=1, layout="A"), pipe.feed_input("x", full(1)), pipe.run())[2])
     both(
-        lambda dali: (pipe := made(dali, name="x", depth=1, dtype=dali.types.UINT8), pipe.feed_input("x", full(1)), pipe.run())[2],
+        lambda dali: (pipe := make_pipe(dali, name="x", depth=1, dtype=dali.types.UINT8), pipe.feed_input("x", full(1)), pipe.run())[2],
         raises=RuntimeError,
     )
-    ours_raises(lambda dali: made(dali, name="x", layout="A").feed_input("x", full(1), layout="B"), RuntimeError, 'expected the layout "A"')
+    ours_raises(lambda dali: make_pipe(dali, name="x", layout="A").feed_input("x", full(1), layout="B"), RuntimeError, 'expected the layout "A"')
 
 
 def test_an_input_with_a_source_cannot_be_fed():
-    both(lambda dali: made(dali, lambda: full(1), name="x").feed_input("x", full(1)), raises=RuntimeError)
+    both(lambda dali: make_pipe(dali, lambda: full(1), name="x").feed_input("x", full(1)), raises=RuntimeError)
 
 
 def test_feeding_a_node():
@@ -109,7 +109,7 @@ def test_no_copy_reads_memory_when_the_iteration_runs(no_copy):
 
     def program(dali):
         values = full(1)
-        pipe = made(dali, name="x", depth=1, no_copy=no_copy)
+        pipe = make_pipe(dali, name="x", depth=1, no_copy=no_copy)
         pipe.feed_input("x", values)
         values[:] = 5
         return pipe.run()
@@ -119,7 +119,7 @@ def test_no_copy_reads_memory_when_the_iteration_runs(no_copy):
 
 def test_repeat_last():
     """DALI needs a GPU for it."""
-    pipe = made(ours, name="x", depth=1, repeat_last=True)
+    pipe = make_pipe(ours, name="x", depth=1, repeat_last=True)
     with pytest.raises(IndexError):
         pipe.run()
     for k in range(2):
@@ -127,18 +127,18 @@ def test_repeat_last():
     assert [pipe.run()[0].at(0)[0] for _ in range(4)] == [0, 1, 1, 1]
     pipe.feed_input("x", full(5))
     assert pipe.run()[0].at(0)[0] == 5
-    ours_raises(lambda dali: made(dali, lambda: full(1), repeat_last=True), ValueError, "repeat_last is for inputs that are fed")
+    ours_raises(lambda dali: make_pipe(dali, lambda: full(1), repeat_last=True), ValueError, "repeat_last is for inputs that are fed")
 
 
 def test_blocking_inputs_do_not_wait_while_there_are_results():
-    pipe = made(ours, name="x", depth=3, blocking=True)
+    pipe = make_pipe(ours, name="x", depth=3, blocking=True)
     for value in (1, 2):
         pipe.feed_input("x", full(value))
         assert np.array(pipe.run()[0].as_tensor()).tolist() == full(value).tolist()
 
 
 def test_blocking_inputs_wait_for_another_thread():
-    pipe = made(ours, name="x", depth=1, blocking=True)
+    pipe = make_pipe(ours, name="x", depth=1, blocking=True)
     pipe.build()
     thread = threading.Timer(0.05, lambda: pipe.feed_input("x", full(4)))
     thread.start()

@@ -231,7 +231,7 @@ def test_two_constants_cannot_be_added():
 
 
 def test_the_message_of_a_wrong_operand():
-    """Text and None are no operands."""
+    """Strings and None are not operands."""
     ours_raises(lambda dali: run(dali, lambda dali: dali.fn.random.uniform() + "a"), TypeError, "arithmetic")
     ours_raises(lambda dali: run(dali, lambda dali: dali.fn.random.uniform() * None), TypeError, "arithmetic")
 

@@ -62,7 +62,7 @@ def epochs(loader: Any, count: int, breaks: set[tuple[int, int]] = frozenset(), 
     return seen
 
 
-def drawn(seed: int) -> dict[str, Any]:
+def draw_configuration(seed: int) -> dict[str, Any]:
     """A random configuration."""
     draw = random.Random(seed)
     count = draw.randrange(1, 26)
@@ -94,8 +94,8 @@ OF_READER = ("count", "batch_size", "shards", "ids", "depth", "pad_last_batch", 
 @pytest.mark.slow
 @pytest.mark.parametrize("group", range(20))
 def test_random_configurations(folder: Path, group: int) -> None:
-    def program(dali: Any, given: dict[str, Any]) -> Any:
-        options = dict(given)
+    def program(dali: Any, configuration: dict[str, Any]) -> Any:
+        options = dict(configuration)
         pipes = readers(dali, folder, **{key: options.pop(key) for key in OF_READER})
         breaks, policy = options.pop("breaks"), options.pop("policy")
         plugin = torch_plugin(dali)
@@ -108,7 +108,7 @@ def test_random_configurations(folder: Path, group: int) -> None:
     logging.disable(logging.WARNING)
     try:
         for k in range(20):
-            value = drawn(100 * group + k)
+            value = draw_configuration(100 * group + k)
             result = both(lambda dali, source=value: program(dali, source))
             assert result != "no batch" or value["policy"] == "DROP"
     finally:
@@ -305,7 +305,7 @@ def test_classification_iterator_equals_dali(folder: Path) -> None:
     both(program)
 
 
-def ragged(dali: Any) -> Any:
+def make_ragged(dali: Any) -> Any:
     @dali.pipeline_def(batch_size=3, num_threads=1, device_id=None)
     def definition() -> Any:
         rows = dali.fn.external_source([[np.arange(k + 1, dtype=np.float32) for k in range(3)]] * 2)
@@ -328,7 +328,7 @@ def ragged(dali: Any) -> Any:
 )
 def test_ragged_iterator_equals_dali(tags: list[str] | None, raises: Raises | None) -> None:
     def program(dali: Any) -> Any:
-        loader = torch_plugin(dali).DALIRaggedIterator(ragged(dali), MAP, output_types=tags)
+        loader = torch_plugin(dali).DALIRaggedIterator(make_ragged(dali), MAP, output_types=tags)
         return [
             [[[key, value[key].to_dense() if tags[k] == "sparse_coo" else value[key]] for k, key in enumerate(value)] for value in step]
             for step in loader
@@ -340,7 +340,7 @@ def test_ragged_iterator_equals_dali(tags: list[str] | None, raises: Raises | No
 @pytest.mark.parametrize("names", [raising(IndexError, ["data"]), [*MAP, "more"]])
 def test_ragged_names(names: list[str], raises: Raises | None) -> None:
     """Fewer names than outputs are an error, more are not."""
-    both(lambda dali: list(torch_plugin(dali).DALIRaggedIterator(ragged(dali), names, output_types=["sparse_list"] * 3)), raises=raises)
+    both(lambda dali: list(torch_plugin(dali).DALIRaggedIterator(make_ragged(dali), names, output_types=["sparse_list"] * 3)), raises=raises)
 
 
 def test_ragged_partial_batches(folder: Path) -> None:
@@ -355,7 +355,7 @@ def test_ragged_partial_batches(folder: Path) -> None:
 
 
 def test_ragged_outputs_need_the_ragged_iterator() -> None:
-    both(lambda dali: torch_plugin(dali).DALIGenericIterator(ragged(dali), MAP), raises=RuntimeError)
+    both(lambda dali: torch_plugin(dali).DALIGenericIterator(make_ragged(dali), MAP), raises=RuntimeError)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64", "bool"])

@@ -36,7 +36,7 @@ def operators() -> list[str]:
     return sorted(set(found) - {"dl_tensor_python_function", "python_function", "external_source"})
 
 
-def shown(value: object) -> str:
+def show(value: object) -> str:
     """Return a default as text that both packages have."""
     if value is inspect.Parameter.empty:
         return "required"
@@ -60,7 +60,7 @@ def test_function_parameters_equal_dali(name: str | None) -> None:
         if value.kind in kinds and not key.startswith("_"):
             assert key in got, f"{name} has no argument {key}"
             if key not in DEFAULTS or not name.startswith(DEFAULTS[key]):
-                assert shown(got[key].default) == shown(value.default), f"{name}: {key}"
+                assert show(got[key].default) == show(value.default), f"{name}: {key}"
     assert result.__doc__
 
 

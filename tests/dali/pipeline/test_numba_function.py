@@ -22,7 +22,7 @@ def double_all(outs, many):
         out[:] = 2 * values
 
 
-def turned(out, values):
+def transpose(out, values):
     for i in range(values.shape[0]):
         for j in range(values.shape[1]):
             out[j, i] = values[i, j]
@@ -67,7 +67,7 @@ def test_shapes_of_the_inputs(form):
 
 
 def test_shapes_of_a_function():
-    both(lambda dali: run(dali, turned, setup_fn=turned_shapes))
+    both(lambda dali: run(dali, transpose, setup_fn=turned_shapes))
 
 
 def test_several_outputs():

@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import pickle
 import threading
+import time
 import weakref
 from collections import namedtuple
 from dataclasses import dataclass
@@ -35,7 +36,7 @@ def sums(dali: Any = ours, batch_size: int = 4, **options: Any) -> Any:
     return definition()
 
 
-def scaled(batch_size: int = 4, **options: Any) -> Any:
+def make_pipe(batch_size: int = 4, **options: Any) -> Any:
     @ours.pipeline_def(batch_size=batch_size, num_threads=1, seed=3, **options)
     def definition() -> Any:
         return fn.external_source(name="value") * 10 + fn.random.uniform(range=[0, 1])
@@ -83,7 +84,7 @@ def test_proxy_results_do_not_depend_on_workers(workers: int, persistent: bool) 
     """Numbers, random ones included, do not depend on the workers."""
     expected: list[Any] = []
     for count in (0, workers):
-        with proxy.DALIServer(scaled()) as server:
+        with proxy.DALIServer(make_pipe()) as server:
             loader = proxy.DataLoader(server, Samples(server.proxy), batch_size=4, num_workers=count, persistent_workers=persistent and count > 0)
             assert len(loader) == 6
             seen = [(values.tolist(), index.tolist()) for _ in range(2) for values, index in loader]
@@ -97,7 +98,7 @@ def test_proxy_results_do_not_depend_on_workers(workers: int, persistent: bool) 
 
 def test_proxies_can_be_sent_to_workers() -> None:
     """A spawned worker gets a copy of the data set, and sends its batches back."""
-    with proxy.DALIServer(scaled()) as server:
+    with proxy.DALIServer(make_pipe()) as server:
         copied = pickle.loads(pickle.dumps(Samples(server.proxy)))
         batch = pickle.loads(pickle.dumps(default_collate([copied[k] for k in range(3)])))
         values, index = server.produce_data(batch)
@@ -105,7 +106,7 @@ def test_proxies_can_be_sent_to_workers() -> None:
 
 
 def test_torch_loader_with_produce_data() -> None:
-    with proxy.DALIServer(scaled()) as server:
+    with proxy.DALIServer(make_pipe()) as server:
         for values, index in DataLoader(Samples(server.proxy), batch_size=4, num_workers=2, shuffle=True):
             assert isinstance(values, proxy.DALIOutputBatchRef)
             result = server.produce_data(values)
@@ -114,23 +115,29 @@ def test_torch_loader_with_produce_data() -> None:
 
 
 def test_leaving_a_loop() -> None:
+    def leave_loops() -> None:
+        with proxy.DALIServer(make_pipe()) as server:
+            loader = proxy.DataLoader(server, Samples(server.proxy), batch_size=4, num_workers=2)
+            for _ in range(3):
+                for step, (values, index) in enumerate(loader):
+                    assert (values[:, 0] // 10).tolist() == index.tolist()
+                    if step == 1:
+                        break
+            assert len(list(loader)) == 6
+
+    leave_loops()  # starts the threads of torch's queues, which last as long as the process
     before = threading.active_count()
-    with proxy.DALIServer(scaled()) as server:
-        loader = proxy.DataLoader(server, Samples(server.proxy), batch_size=4, num_workers=2)
-        for _ in range(3):
-            for step, (values, index) in enumerate(loader):
-                assert (values[:, 0] // 10).tolist() == index.tolist()
-                if step == 1:
-                    break
-        assert len(list(loader)) == 6
-    del loader
+    leave_loops()
     gc.collect()
+    limit = time.monotonic() + 30  # threads and processes end on their own
+    while (multiprocessing.active_children() or threading.active_count() > before) and time.monotonic() < limit:
+        time.sleep(0.01)
     assert not multiprocessing.active_children()
-    assert threading.active_count() <= before + 1
+    assert threading.active_count() <= before
 
 
 def test_errors_of_the_data_set_come_when_their_batch_is_due() -> None:
-    with proxy.DALIServer(scaled()) as server:
+    with proxy.DALIServer(make_pipe()) as server:
         for workers in (0, 2):
             loop = iter(proxy.DataLoader(server, Samples(server.proxy, bad=9), batch_size=4, num_workers=workers))
             assert [next(loop)[1].tolist() for _ in range(2)] == [[0, 1, 2, 3], [4, 5, 6, 7]]
@@ -195,7 +202,7 @@ def test_inputs_that_the_pipeline_refuses(bad: np.ndarray) -> None:
 
 
 def test_batches_larger_than_the_pipeline() -> None:
-    with proxy.DALIServer(scaled(batch_size=2)) as server:
+    with proxy.DALIServer(make_pipe(batch_size=2)) as server:
         loop = iter(proxy.DataLoader(server, Samples(server.proxy), batch_size=4, num_workers=0))
         with pytest.raises(RuntimeError):
             next(loop)
@@ -211,7 +218,7 @@ def test_samples_of_different_shapes() -> None:
             assert values.shape == (len(index), 3)
             assert (values[:, 0] == index).all()
             assert ((values[:, 1] != 0) == (index % 2 == 1)).all()
-    with proxy.DALIServer(scaled()) as server:
+    with proxy.DALIServer(make_pipe()) as server:
         loop = iter(proxy.DataLoader(server, Samples(server.proxy, ragged=True), batch_size=4, num_workers=0))
         with pytest.raises(RuntimeError, match="shape"):
             next(loop)
@@ -257,7 +264,7 @@ def test_references_in_any_structure() -> None:
 
 
 def test_memory_is_released() -> None:
-    with proxy.DALIServer(scaled()) as server:
+    with proxy.DALIServer(make_pipe()) as server:
         reference = default_collate([server.proxy(np.float32([k])) for k in range(2)])
         result = server.produce_data(reference)
         weak = weakref.ref(result)
@@ -270,7 +277,7 @@ def test_memory_is_released() -> None:
 
 
 def test_wrong_calls() -> None:
-    with proxy.DALIServer(scaled()) as server:
+    with proxy.DALIServer(make_pipe()) as server:
         for arguments, keywords in (((), {}), ((1, 2), {}), ((1,), {"value": 1}), ((), {"other": 1})):
             with pytest.raises(TypeError, match="value"):
                 server.proxy(*arguments, **keywords)
@@ -295,12 +302,12 @@ def test_servers_need_a_pipeline_with_inputs() -> None:
 
     both(no_inputs, raises=RuntimeError)
     both(lambda dali: sub(dali, "plugin.pytorch.experimental.proxy").DALIServer(3), raises=TypeError)
-    ours_raises(lambda dali: proxy.DataLoader(scaled(), [1, 2]), TypeError, "DALIServer")
+    ours_raises(lambda dali: proxy.DataLoader(make_pipe(), [1, 2]), TypeError, "DALIServer")
     gc.collect()
 
 
 def test_starting_and_stopping() -> None:
-    server = proxy.DALIServer(scaled(), deterministic=True)
+    server = proxy.DALIServer(make_pipe(), deterministic=True)
     server.start_thread()
     waiting = default_collate([server.proxy(np.float32([1]))])
     server._issue_all(waiting)

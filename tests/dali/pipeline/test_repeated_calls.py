@@ -22,14 +22,14 @@ def images(seed: int, *sizes: tuple[int, int], dtype: Any = np.uint8) -> Batch:
     return ndd.batch([random.integers(0, 256, (*size, 3)).astype(dtype) for size in sizes], layout="HWC")
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
+def count_calls(monkeypatch: pytest.MonkeyPatch, name: str) -> list[int]:
     """Return a list that grows with each call of an operator's body."""
     op, calls = OPERATORS[name], list[int]()
     body = op.body
 
-    def count(*args: Any, **given: Any) -> Any:
+    def count(*args: Any, **kwargs: Any) -> Any:
         calls.append(1)
-        return body(*args, **given)
+        return body(*args, **kwargs)
 
     monkeypatch.setattr(op, "body", count)
     return calls
@@ -42,7 +42,7 @@ def same(value: Any, other: Any) -> None:
 
 
 def test_values_and_arguments_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch, "crop_mirror_normalize")
+    calls = count_calls(monkeypatch, "crop_mirror_normalize")
     constants = {"mean": [1.0, 2.0, 3.0], "std": 2.0, "output_layout": "CHW"}
     prepared = BoundOperator(OPERATORS["crop_mirror_normalize"], constants)
     for k in range(CALLS):
@@ -61,7 +61,7 @@ def test_each_shape_and_type_is_a_call_of_its_own() -> None:
 
 
 def test_resizing_images_of_any_shape_to_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch, "resize")
+    calls = count_calls(monkeypatch, "resize")
     prepared = BoundOperator(OPERATORS["resize"], {"size": [4, 6]})
     for k in range(CALLS):
         value = images(k, (5 + k, 7), (3, 9 - k))
@@ -104,7 +104,7 @@ def test_what_is_drawn_differs(name: str, call: Callable[..., Any], constants: d
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("constants", [{"size": [4, 4]}, {"size": 3, "random_area": 0.5, "random_aspect_ratio": [0.9, 1.1]}])
 def test_windows_are_drawn_anew_without_the_body(ragged: bool, constants: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = counted(monkeypatch, "random_resized_crop")
+    calls = count_calls(monkeypatch, "random_resized_crop")
     prepared = BoundOperator(OPERATORS["random_resized_crop"], constants)
     results = []
     for k in range(CALLS):

@@ -8,7 +8,7 @@ import weakref
 
 import numpy as np
 import pytest
-from _pipelines import both, define, numbers, shown
+from _pipelines import both, define, numbers, show
 from _raises import raising
 from _videos import encode, frames_of, identity
 
@@ -31,7 +31,7 @@ def files(tmp_path):
         *({}, {"pad_last_batch": True}, {"num_shards": 3, "shard_id": 1}, {"num_shards": 3, "shard_id": 1, "stick_to_shard": True}),
         *({"num_shards": 3, "shard_id": 2, "pad_last_batch": True}, {"num_shards": 2, "pad_last_batch": True, "stick_to_shard": True}),
     ],
-    ids=shown,
+    ids=show,
 )
 def test_readers_go_round(files, options):
     """Batches are full and without end; sizes and shards are told."""
@@ -79,7 +79,7 @@ def test_sources_are_called_ahead(depth):
     assert both(program) == [0, depth, depth + 1, depth + 2]
 
 
-@pytest.mark.parametrize("depth", [1, 3, {"cpu_size": 3, "gpu_size": 2}], ids=shown)
+@pytest.mark.parametrize("depth", [1, 3, {"cpu_size": 3, "gpu_size": 2}], ids=show)
 def test_the_end_of_data(depth):
     """What was issued is delivered, then StopIteration until reset, again and again."""
 
@@ -154,13 +154,13 @@ def test_feed_input_takes_nodes_and_names():
 
     both(program)
 
-    def unfed(dali):
+    def run_unfed(dali):
         pipe = define(dali, lambda: dali.fn.external_source(name="data"), 2)
         pipe.build()
         pipe.feed_input("data", np.zeros((2, 1), np.int32))
         return numbers(pipe.run()[0]), pipe.run()
 
-    both(unfed, raises=IndexError)
+    both(run_unfed, raises=IndexError)
 
     def unknown(dali):
         pipe = define(dali, lambda: dali.fn.external_source(name="data"), 2)
@@ -322,7 +322,7 @@ def test_readers_need_full_batches(files):
             raising(TypeError, {"output_layout": 5}),
         ),
     ],
-    ids=shown,
+    ids=show,
 )
 def test_declared_outputs(declared, raises):
     """Types and dimensions that were declared are checked."""

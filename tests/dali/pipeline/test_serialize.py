@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _mutations import mutated
-from _pipelines import both, ours_raises, plain, shown, sub
-from core.context.test_hostile_states import HOSTILE, places, replaced
+from _mutations import mutate
+from _pipelines import both, ours_raises, plain, show, sub
+from core.context.test_hostile_states import HOSTILE, places, replace_at
 from PIL import Image
 
 import torch_ndd.dali as ours
@@ -276,9 +276,9 @@ def test_define_graph_is_given_to_serialize() -> None:
     assert plain(ours.Pipeline.deserialize(data).run())[1]["samples"][0].tolist() == [1.5]
 
 
-@pytest.mark.parametrize("given", [{}, {"serialized_pipeline": b"x", "filename": "x"}])
-def test_bytes_or_a_file(given: dict[str, Any]) -> None:
-    both(lambda dali: dali.Pipeline.deserialize(**given), raises=ValueError)
+@pytest.mark.parametrize("arguments", [{}, {"serialized_pipeline": b"x", "filename": "x"}])
+def test_bytes_or_a_file(arguments: dict[str, Any]) -> None:
+    both(lambda dali: dali.Pipeline.deserialize(**arguments), raises=ValueError)
 
 
 def test_refused_files(images: Path, tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_hostile_files(name: str, images: Path) -> None:
         path = draw.choice(everywhere)
         value = draw.choice([*HOSTILE, "python_function", "torch_python_function", "__import__", "arithmetic.eval", "constant", draw.randrange(9)])
         try:
-            text = json.dumps(replaced(copy.deepcopy(state), path, value))
+            text = json.dumps(replace_at(copy.deepcopy(state), path, value))
         except (TypeError, ValueError):
             continue
         try:
@@ -325,13 +325,13 @@ def test_mutated_files_raise_runtime_errors(name: str, images: Path) -> None:
     data, draw = factory(name, seed=3)(images).serialize(), random.Random(7)
     refused = 0
     for k in range(200):
-        text = mutated(data, k % 6, draw)
+        text = mutate(data, k % 6, draw)
         if k % 2:
             state = json.loads(data)
             path = draw.choice([path for path in places(state) if path])
             value = draw.choice([*HOSTILE, {"is": "node", "value": [0, 0]}, {"is": "slice", "values": [1]}, "readers.coco", "constant"])
             try:
-                text = json.dumps(replaced(state, path, value)).encode()
+                text = json.dumps(replace_at(state, path, value)).encode()
             except (TypeError, ValueError):
                 continue
         for load in (ours.Pipeline.deserialize, ours.Pipeline(py_num_workers=1).deserialize_and_build):
@@ -422,7 +422,7 @@ VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("value", VALUES, ids=shown)
+@pytest.mark.parametrize("value", VALUES, ids=show)
 def test_values_survive_serialization(value: Any) -> None:
     from torch_ndd.dali._serialization.values import decode, encode
 

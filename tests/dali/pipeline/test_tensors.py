@@ -8,7 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
-from _pipelines import both, ours_raises, shown, sub
+from _pipelines import both, ours_raises, show, sub
 from _raises import raising
 
 import torch_ndd as ndd
@@ -25,7 +25,7 @@ def capsule(values):
     return torch.from_numpy(values).__dlpack__()
 
 
-def described(value):
+def describe(value):
     """Return everything that can be asked of a tensor or a tensor list."""
     values = [np.array(part) for part in value] if hasattr(value, "at") else np.array(value)
     return [value.shape(), value.layout(), value.ndim(), value.dtype.name, values]
@@ -92,12 +92,12 @@ LISTS = {
 
 @pytest.mark.parametrize("program", TENSORS.values(), ids=TENSORS)
 def test_tensor_constructors_equal_dali(program, raises):
-    both(lambda dali: described(program(sub(dali, "tensors"))), raises=raises)
+    both(lambda dali: describe(program(sub(dali, "tensors"))), raises=raises)
 
 
 @pytest.mark.parametrize("program", LISTS.values(), ids=LISTS)
 def test_tensor_lists(program, raises):
-    both(lambda dali: described(program(sub(dali, "backend"))), raises=raises)
+    both(lambda dali: describe(program(sub(dali, "backend"))), raises=raises)
 
 
 def make(dali, *shapes, layout="HW"):
@@ -109,34 +109,34 @@ def address(values):
     return ctypes.c_void_p(values.ctypes.data)
 
 
-def copied(value):
+def copy_out(value):
     out = np.zeros(100, np.float32)
     value.copy_to_external(address(out))
     return out
 
 
-def changed(value, method, *arguments):
-    return [getattr(value, method)(*arguments), value.shape(), value.layout(), value.dtype.name, copied(value)]
+def change(value, method, *arguments):
+    return [getattr(value, method)(*arguments), value.shape(), value.layout(), value.dtype.name, copy_out(value)]
 
 
 METHODS = {
     "at": lambda tl: [tl.at(0), tl.at(np.int64(1))],
     "at the end": raising(RuntimeError, lambda tl: tl.at(2)),
     "at -1": raising(RuntimeError, lambda tl: tl.at(-1)),
-    "items": lambda tl: [described(tl[k]) for k in (0, 1, -1, np.int64(1))],
+    "items": lambda tl: [describe(tl[k]) for k in (0, 1, -1, np.int64(1))],
     "item 2": raising(IndexError, lambda tl: tl[2]),
     "item -3": raising(IndexError, lambda tl: tl[-3]),
-    "iteration": lambda tl: [described(value) for value in tl],
+    "iteration": lambda tl: [describe(value) for value in tl],
     "as_array": lambda tl: tl.as_array(),
-    "as_tensor": lambda tl: described(tl.as_tensor()),
+    "as_tensor": lambda tl: describe(tl.as_tensor()),
     "dense": lambda tl: [tl.is_dense_tensor(), len(tl), bool(tl), tl.as_cpu() is tl],
     "reshaped": lambda tl: np.array(tl.as_reshaped_tensor([2, sum(int(np.prod(s)) for s in tl.shape()) // 2])),
     "reshaped to another size": raising(RuntimeError, lambda tl: tl.as_reshaped_tensor([7])),
     "reshaped to -1": raising(RuntimeError, lambda tl: tl.as_reshaped_tensor([-1])),
     "array": lambda tl: np.array(tl),
-    "copy_to_external": copied,
-    "set_layout": lambda tl: changed(tl, "set_layout", "AB"),
-    "set_layout to none": lambda tl: changed(tl, "set_layout", ""),
+    "copy_to_external": copy_out,
+    "set_layout": lambda tl: change(tl, "set_layout", "AB"),
+    "set_layout to none": lambda tl: change(tl, "set_layout", ""),
     "set_layout of a wrong length": raising(ValueError, lambda tl: tl.set_layout("ABC")),
     "reset": lambda tl: [tl.reset(), len(tl), tl.shape(), tl.dtype.name, tl.layout(), tl.ndim()],
     "str": str,
@@ -156,8 +156,8 @@ def test_methods_of_lists(method, shapes, raises):
 
 @pytest.mark.parametrize("dtype", ["INT32", raising(RuntimeError, "UINT8")])
 def test_reinterpret_changes_the_dtype(dtype, raises):
-    both(lambda dali: changed(make(dali, (2, 3), (1, 2)), "reinterpret", getattr(dali.types, dtype)), raises=raises)
-    both(lambda dali: changed(make(dali, (2, 3))[0], "reinterpret", getattr(dali.types, dtype)), raises=raises)
+    both(lambda dali: change(make(dali, (2, 3), (1, 2)), "reinterpret", getattr(dali.types, dtype)), raises=raises)
+    both(lambda dali: change(make(dali, (2, 3))[0], "reinterpret", getattr(dali.types, dtype)), raises=raises)
 
 
 TENSOR_METHODS = {
@@ -190,7 +190,7 @@ def test_methods_of_tensors(method, raises):
 @pytest.mark.parametrize(
     "shapes",
     [[(40, 50)] * 3, [(3, 4)] * 20, [(30, 40)] * 20, [()] * 3, [(3,), (5,)], [(3, 4, 5, 6)] * 7, [(3, 4, 5)] * 30, [(0, 3), (0, 2)]],
-    ids=shown,
+    ids=show,
 )
 def test_long_texts_are_abridged_like_dali(shapes):
     """Long samples, many samples and many shapes are abridged in the same places."""

@@ -37,8 +37,8 @@ def test_names_and_parameters() -> None:
         assert parameters(getattr(ours.v2.functional, name)) == parameters(getattr(functions, name)), name
 
 
-@pytest.mark.parametrize("given", [IMAGE, BATCH], ids=["image", "batch"])
-def test_transforms_of_tensors(given: torch.Tensor) -> None:
+@pytest.mark.parametrize("tensor", [IMAGE, BATCH], ids=["image", "batch"])
+def test_transforms_of_tensors(tensor: torch.Tensor) -> None:
     from torchvision.transforms import v2
 
     steps = [
@@ -47,8 +47,8 @@ def test_transforms_of_tensors(given: torch.Tensor) -> None:
         ("Pad", {"padding": 2, "fill": 7}),
         ("Grayscale", {"num_output_channels": 3}),
     ]
-    result = ours.Compose([getattr(ours, name)(**arguments) for name, arguments in steps])(given)
-    wanted = v2.Compose([getattr(v2, name)(**arguments) for name, arguments in steps])(given)
+    result = ours.Compose([getattr(ours, name)(**arguments) for name, arguments in steps])(tensor)
+    wanted = v2.Compose([getattr(v2, name)(**arguments) for name, arguments in steps])(tensor)
     assert result.dtype == wanted.dtype
     torch.testing.assert_close(result, wanted, rtol=0, atol=1)
 

@@ -20,7 +20,7 @@ def sorted_rows(image):
 
 
 @numba.njit(nogil=True)  # without the GIL the samples of a batch run side by side
-def dithered(image, threshold):
+def dither(image, threshold):
     result = np.empty_like(image)
     for y in range(image.shape[0]):
         for x in range(image.shape[1]):
@@ -39,7 +39,7 @@ def augment(jpegs, labels):
     images = ndd.resize(ndd.decoders.image(jpegs), size=[48, 48])
     images = negative(images)
     images = sorted_rows(images)
-    images = ndd.python_function(dithered, images, shape="same", threshold=ndd.random.uniform(range=[60, 180], batch_size=jpegs.batch_size))
+    images = ndd.python_function(dither, images, shape="same", threshold=ndd.random.uniform(range=[60, 180], batch_size=jpegs.batch_size))
     return images, color(images)
 
 

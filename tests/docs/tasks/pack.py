@@ -15,8 +15,8 @@ def prepare(jpegs, classes):
 
 
 photos, packed = sys.argv[1:]
-made = pack(photos, packed, shorter=80)
-print(f"{made.images} images, {len(made.skipped)} skipped")
+report = pack(photos, packed, shorter=80)
+print(f"{report.images} images, {len(report.skipped)} skipped")
 
 reader = ndd.readers.Webdataset(paths=shards_of(packed), ext=["jpg;png", "cls"], random_shuffle=True)
 for images, labels in ndd.DataLoader(reader, prepare, batch_size=4):

@@ -81,6 +81,6 @@ def test_a_sample_does_not_depend_on_the_batch() -> None:
         (RuntimeError, '"f"', lambda: ndd.frequency_mask(ndd.tensor(torch.zeros(3, 4), layout="HW"), freq_mask_param=1)),
     ],
 )
-def test_mistakes(error: type[Exception], word: str, call: Any) -> None:
+def test_bad_arguments_are_rejected(error: type[Exception], word: str, call: Any) -> None:
     with pytest.raises(error, match=word):
         call()

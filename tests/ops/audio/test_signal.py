@@ -84,6 +84,12 @@ CASES = [
         tolerance=1e-5,
     ),
     Case("power_spectrum", "nfft", arrays((20, 30), "float32", axes=[0, 1], high=1), {"axis": -2, "nfft": 32}, reference=spectrum, tolerance=1e-4),
+    *[
+        Case(
+            "power_spectrum", f"transforms of {length}", arrays((length,), "float32", axes=[], low=-1, high=1), {}, reference=spectrum, tolerance=1e-3
+        )
+        for length in (121, 338)  # radices 11 and 13
+    ],
     Case("nonsilent_region", "short windows", with_silence(), {"window_length": 10, "cutoff_db": -30.0}, reference=region),
     Case("nonsilent_region", "long windows", with_silence(), {"window_length": 64}, reference=region),
     Case(
@@ -118,6 +124,16 @@ CASES = [
         reference=resample_reference,
         tolerance=1e-5,
     ),
+    Case("audio_resample", "many periods", signals(2500), {"in_rate": 16000.0, "out_rate": 44100.0}, reference=resample_reference, tolerance=1e-5),
+    Case("audio_resample", "many periods of int16", signals(2000, "int16", -20000, 20000), {"scale": 2.0}, reference=resample_reference, tolerance=1),
+    Case(
+        "audio_resample",
+        "many periods of three channels",
+        arrays((1500, 3), "float32", axes=[0], low=-1, high=1),
+        {"scale": Each([0.5, 1.5, 2.0])},
+        reference=resample_reference,
+        tolerance=1e-5,
+    ),
     Case("audio_resample", "length", signals(), {"out_length": Each([77, 331, 400]), "quality": 0.0}, reference=resample_reference, tolerance=1e-5),
     Case("audio_resample", "antialias", signals(), {"scale": 0.3, "antialias": True}, reference=resample_reference, tolerance=1e-5),
     Case("audio_resample", "int16", signals(200, "int16", -20000, 20000), {"scale": 1.5}, reference=resample_reference, tolerance=1),
@@ -130,6 +146,30 @@ CASES = [
         tolerance=1e-5,
     ),
 ]
+
+
+@pytest.mark.parametrize("length", [1, 2, 16, 33, 64, 91, 97, 143, 286, 509, 512, 1009, 1331])
+@pytest.mark.parametrize("count", [2, 5, 17, 40])
+def test_power_spectra_of_many_short_signals(length: int, count: int) -> None:
+    """Signals that are samples, rows of a sample or side by side in one are transformed in groups, whose sizes do not divide their number."""
+    signals = np.random.default_rng(length).uniform(-1, 1, (count, length)).astype(np.float32)
+    expected = np.abs(np.fft.rfft(signals.astype(np.float64))) ** 2
+    samples = ndd.power_spectrum(ndd.as_batch(signals)).torch().numpy()
+    rows = ndd.power_spectrum(ndd.tensor(signals), axis=1).torch().numpy()
+    columns = ndd.power_spectrum(ndd.tensor(signals.T.copy()), axis=0).torch().numpy().T
+    for output in (samples, rows, columns):
+        np.testing.assert_allclose(output, expected, rtol=0, atol=2e-6 * expected.max())
+
+
+def test_power_spectra_of_pending_signals() -> None:
+    signals = torch.rand(50, 200)
+    expected = ndd.power_spectrum(ndd.as_batch(ndd.preemphasis_filter(ndd.as_batch(signals)).torch())).torch()
+    with ndd.EvalMode.deferred:
+        spectra = ndd.power_spectrum(ndd.preemphasis_filter(ndd.as_batch(signals)))
+        last, total = spectra.select(49), ndd.reductions.sum(spectra, axes=[0])
+        assert torch.equal(last.torch(), expected[49])
+        torch.testing.assert_close(total.torch().reshape(-1), expected.sum(1))
+        assert torch.equal(spectra.torch(), expected)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 50, 97, 1000, 1021, 4096, 10007, 2 * 2187, 30_000, 2 * 16_807, 64_000, 131_072, 100_003])
@@ -232,6 +272,6 @@ def test_lengths_of_results() -> None:
         ("out_length", lambda: ndd.audio_resample(torch.zeros(0), out_length=4)),
     ],
 )
-def test_mistakes(word: str, call: Any) -> None:
+def test_bad_arguments_are_rejected(word: str, call: Any) -> None:
     with pytest.raises(RuntimeError, match=word):
         call()

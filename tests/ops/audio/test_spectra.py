@@ -258,7 +258,7 @@ def test_decibels_without_positive_elements() -> None:
         (RuntimeError, "border", lambda: ndd.preemphasis_filter(torch.zeros(9), border="wrap")),
     ],
 )
-def test_mistakes(error: type[Exception], word: str, call: Any) -> None:
+def test_bad_arguments_are_rejected(error: type[Exception], word: str, call: Any) -> None:
     with pytest.raises(error, match=word):
         call()
 

@@ -236,7 +236,7 @@ CASES = [
         ("saturation", "saturation"),
     ],
 )
-def test_frames(name: str, argument: str) -> None:
+def test_arguments_per_frame(name: str, argument: str) -> None:
     video = np.random.default_rng(0).integers(0, 256, (3, 12, 15, 3)).astype(np.uint8)
     values = [0.5, 1.0, 80.0]
     other = {"contrast": 1.5} if name == "contrast" else {}

@@ -32,7 +32,7 @@ def distort_reference(image: np.ndarray, **args: object) -> np.ndarray:
 
 
 @pytest.mark.parametrize("quality", [*range(1, 12), *range(12, 95, 7), 49, 50, 51, *range(95, 101), -3, 0, 101, 1000])
-def test_photographs(quality: int) -> None:
+def test_photographs_equal_the_codec(quality: int) -> None:
     photo = data.astronaut()[:200, 100:331]
     np.testing.assert_array_equal(distort_reference(photo, quality=quality), compress_reference(photo, quality))
 

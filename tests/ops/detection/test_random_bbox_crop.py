@@ -105,7 +105,7 @@ def test_windows_are_inside_the_image_and_within_the_ranges() -> None:
 
 @pytest.mark.parametrize("kind", ["iou", "overlap"])
 @pytest.mark.parametrize("threshold", [0.03, 0.06])
-def test_thresholds(kind: str, threshold: float) -> None:
+def test_boxes_meet_the_threshold(kind: str, threshold: float) -> None:
     args = {"thresholds": [threshold], "threshold_type": kind, "num_attempts": 20, **SSD}
     every = [overlaps(anchor, shape)[kind == "overlap"] for anchor, shape, *_ in draw_samples(**args)]
     assert min(values.min() for values in every) >= threshold - 1e-6
@@ -150,7 +150,7 @@ def test_layouts_of_boxes(layout: str) -> None:
         np.testing.assert_allclose(found["Y"] if "Y" in found else found["y"] + found["H"], expected[:, 3], atol=1e-6)
 
 
-def test_volumes() -> None:
+def test_volumes_keep_the_aspect_ratios() -> None:
     values = np.float32([[0.2, 0.2, 0.2, 0.5, 0.6, 0.7], [0.6, 0.1, 0.3, 0.8, 0.3, 0.9]])
     args = {"scaling": [0.4, 1.0], "aspect_ratio": [0.5, 1.0, 0.8, 2.0, 1.0, 3.0], "allow_no_crop": False, "thresholds": [0.05]}
     args |= {"all_boxes_above_threshold": False, "num_attempts": 50}

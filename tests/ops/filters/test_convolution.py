@@ -247,7 +247,7 @@ def check(data: np.ndarray, layout: str, axes: list[int], sigma: list[float], wi
 @pytest.mark.parametrize(
     ("layout", "axes"), [("HWC", [0, 1]), ("CHW", [1, 2]), ("HW", [0, 1]), ("FHWC", [1, 2]), ("DHWC", [0, 1, 2]), ("FCDHW", [2, 3, 4]), ("CW", [1])]
 )
-def test_layouts(layout: str, axes: list[int], dtype: str) -> None:
+def test_layouts_equal_the_reference(layout: str, axes: list[int], dtype: str) -> None:
     sizes = {"F": 2, "C": 3, "D": 5, "H": 17, "W": 40}
     data = np.random.default_rng(0).integers(0, 256, tuple(sizes[letter] for letter in layout)).astype(dtype)
     for sigma, window in (([1.5] * 3, [0] * 3), ([0.0] * 3, [3, 7, 5]), ([0.3, 2.0, 5.0], [0, 9, 0]), ([1.0] * 3, [1, 3, 1])):
@@ -271,7 +271,7 @@ def test_a_constant_stays_constant(sigma: float) -> None:
 
 @pytest.mark.parametrize("sigma", [[1.0, 2.0, 3.0], [[1.0, 0.5], [2.0, 1.0], [0.4, 3.0]]])
 @pytest.mark.parametrize("count", [2, 3])  # of frames; two are also two axes
-def test_frames(sigma: list[float] | list[list[float]], count: int) -> None:
+def test_sigma_per_frame(sigma: list[float] | list[list[float]], count: int) -> None:
     video = np.random.default_rng(0).integers(0, 256, (count, 12, 15, 3)).astype(np.uint8)
     tensor = ndd.tensor(sigma[:count], layout="F" if np.ndim(sigma) == 1 else "FX")
     result = np.asarray(ndd.gaussian_blur(ndd.tensor(video, layout="FHWC"), sigma=tensor).evaluate())

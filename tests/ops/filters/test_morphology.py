@@ -151,7 +151,7 @@ def test_median_as_opencv(size: int) -> None:
 
 
 @pytest.mark.parametrize("layout", ["HW", "CHW", "FHWC", "FCHW"])
-def test_layouts(layout: str) -> None:
+def test_layouts_equal_the_reference(layout: str) -> None:
     shape = tuple({"F": 2, "C": 3, "H": 9, "W": 12}[letter] for letter in layout)
     image = numbers("uint8", shape)
     order = sorted(range(len(layout)), key=lambda k: "FCHW".index(layout[k]))
@@ -176,7 +176,7 @@ def test_a_value_for_each_frame() -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
-def test_nan(dtype: Any) -> None:
+def test_nan_is_ignored(dtype: Any) -> None:
     row = np.array([[1, np.nan, 3, np.nan, np.nan, np.nan, -np.inf]], dtype)
     results = [
         np.asarray(function(row, **{name: [3, 1]}).evaluate())[0]

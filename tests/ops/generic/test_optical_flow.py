@@ -49,7 +49,7 @@ def whole_shifts(frames: np.ndarray, *hints: np.ndarray, output_grid: int = 4, o
     return np.stack(fields)
 
 
-def hinted(ragged: bool) -> tuple[list[np.ndarray], ...]:
+def hints(ragged: bool) -> tuple[list[np.ndarray], ...]:
     samples = moving()(ragged)[0]
     return samples, [np.repeat(np.repeat(whole_shifts(sample, output_grid=8), 1, 1), 1, 2) for sample in samples]
 
@@ -69,7 +69,7 @@ CASES = [
     ),
     Case("optical_flow", "BGR", moving(), {"image_type": types.BGR, "output_format": 2}, "FHWC", whole_shifts, 0.7, uncompiled=UNCOMPILED),
     Case("optical_flow", "temporal hints", moving(), {"enable_temporal_hints": True}, "FHWC", whole_shifts, 0.7, uncompiled=UNCOMPILED),
-    Case("optical_flow", "external hints", hinted, {"enable_external_hints": True, "hint_grid": 8}, "FHWC", whole_shifts, 0.7, uncompiled=UNCOMPILED),
+    Case("optical_flow", "external hints", hints, {"enable_external_hints": True, "hint_grid": 8}, "FHWC", whole_shifts, 0.7, uncompiled=UNCOMPILED),
 ]
 
 

@@ -70,7 +70,7 @@ def test_samples_run_side_by_side() -> None:
 
 
 @pytest.mark.parametrize("shape", ["same", None])
-def test_ragged(shape: str | None) -> None:
+def test_ragged_batches_keep_their_shapes(shape: str | None) -> None:
     output = ndd.python_function(lambda image, by: image + by, make_ragged(), by=ndd.batch(np.array([1, 2], np.uint8)), shape=shape, layout="HWC")
     assert output.layout == "HWC"
     assert output.shape == [(2, 3, 3), (1, 2, 3)]
@@ -222,7 +222,7 @@ def test_random_numbers_do_not_depend_on_threads() -> None:
 
 
 @pytest.mark.parametrize("mode", list(ndd.EvalMode))
-def test_modes(mode: ndd.EvalMode) -> None:
+def test_results_are_equal_in_each_mode(mode: ndd.EvalMode) -> None:
     with mode:
         output = ndd.python_function(plus_one, columns() + 1, shape="same") + 1
     assert output.torch().flatten().tolist() == [3, 4, 5, 6]
@@ -235,7 +235,7 @@ def test_nested_functions_do_not_wait_for_their_own_threads() -> None:
     assert ndd.python_function(outer, columns(50), shape="same").torch().flatten().tolist() == list(range(1, 51))
 
 
-def test_numba() -> None:
+def test_numba_functions_run() -> None:
     numba = pytest.importorskip("numba")
 
     @numba.njit(nogil=True)

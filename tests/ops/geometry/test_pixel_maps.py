@@ -97,6 +97,16 @@ def test_random_windows_are_those_of_the_pixel_operator() -> None:
         of(ndd.random_resized_crop, images, size=[200, 200])
 
 
+def test_mirrored_and_normalized_windows_are_those_of_the_pixel_operator() -> None:
+    images, rng = ndd.batch([paint()] * 8), RNG(seed=4)
+    options = {"size": [200, 160], "random_area": [0.5, 1.0], "mirror": ndd.batch([0, 1] * 4), "output_layout": "CHW"}
+    matrices = of(ndd.random_resized_crop, images, rng=rng.clone(), **options)
+    output = ndd.random_resized_crop(images, rng=rng, **options)
+    boxes = ndd.bbox_transform(ndd.batch([np.float32([BOX])] * 8), MT=matrices, output_shape=[200, 160], remove_threshold=0)
+    for box, image in zip(boxes, output, strict=True):
+        np.testing.assert_allclose(np.asarray(box)[0], find_positions(ndd.as_tensor(np.asarray(image).transpose(1, 2, 0))), atol=1.01)
+
+
 def test_windows_of_slice() -> None:
     image = ndd.tensor(paint(), layout="HWC")
     args = ([10, 5], [100, 70])

@@ -37,6 +37,15 @@ CASES = [
         "HWC",
         tolerance=1,
     ),
+    Case(
+        "random_resized_crop",
+        "normalized",
+        images("HWC", "uint8"),
+        {"size": [9, 7], "mirror": Each([1, 0, 1]), "mean": Each([[5.0], [100.0], [7.0]]), "std": Each([[2.0], [50.0], [3.0]]), "dtype": "f16"},
+        "HWC",
+        out_layout="CHW",
+        tolerance=0.51,
+    ),
 ]
 COUNT = 20_000
 WORDS = torch.tensor([1, 2, 3, 4, 5, 6, 7])
@@ -149,6 +158,11 @@ def test_compiled_draws_advance() -> None:
         ({"size": 4, "num_attempts": 0}, ValueError, "num_attempts"),
         ({"size": 4, "interp_type": 6}, RuntimeError, "interp_type"),
         ({"size": 4, "dtype": torch.int32}, RuntimeError, "dtype"),
+        ({"size": 4, "mirror": [0, 1]}, ValueError, "mirror"),
+        ({"size": 4, "mean": [1.0, 2.0]}, RuntimeError, "mean"),
+        ({"size": 4, "std": [1.0, 2.0]}, RuntimeError, "std"),
+        ({"size": 4, "output_layout": "HWD"}, RuntimeError, "output_layout"),
+        ({"size": 4, "output_layout": 1}, TypeError, "output_layout"),
         ({"size": 4, "rng": 3}, ValueError, "rng"),
         ({"size": 4, "seed": 3}, TypeError, "seed"),
     ],

@@ -14,7 +14,7 @@ from torch_ndd import types
 from torch_ndd.ops.geometry._resize_plan import plan_resize
 
 
-def expected(
+def resize_by_formula(
     sample: np.ndarray,
     layout: str,
     size: Sequence[float] | None = None,
@@ -57,7 +57,7 @@ def expected(
 
 def of(layout: str) -> Callable[..., np.ndarray | tuple[np.ndarray, np.ndarray]]:
     """The reference for samples of a layout."""
-    return functools.partial(expected, layout=layout)
+    return functools.partial(resize_by_formula, layout=layout)
 
 
 def window_reference(layout: str) -> Callable[..., np.ndarray]:
@@ -67,7 +67,7 @@ def window_reference(layout: str) -> Callable[..., np.ndarray]:
         axes = [k for k, letter in enumerate(layout) if letter in "DHW"]
         separate = [options.pop(name, 0) for name in ("crop_d", "crop_h", "crop_w")][-len(axes) :]
         positions = [options.pop(f"crop_pos_{axis}", 0.5) for axis in "zyx"][-len(axes) :]
-        whole = expected(sample.astype(np.float32), layout, **options)
+        whole = resize_by_formula(sample.astype(np.float32), layout, **options)
         assert isinstance(whole, np.ndarray)
         for axis, size, position, bit in zip(axes, separate if crop is None else crop, positions, (4, 2, 1)[-len(axes) :], strict=True):
             if size:
@@ -80,6 +80,12 @@ def window_reference(layout: str) -> Callable[..., np.ndarray]:
         return np.floor(whole + 0.5).clip(np.iinfo(sample.dtype).min, np.iinfo(sample.dtype).max).astype(sample.dtype)
 
     return make_output
+
+
+def normalized_reference(sample: np.ndarray, mean: Any = 0.0, std: Any = 1.0, **options: Any) -> np.ndarray:
+    """The reference of resize_crop_mirror with a mean and a deviation, of images HWC."""
+    resized = window_reference("HWC")(sample, **options).astype(np.float64)
+    return ((resized - mean) / std).transpose(2, 0, 1).astype(np.float32)
 
 
 def tensor(
@@ -156,6 +162,16 @@ CASES = [
     Case("resize", "thumbnail", images("HWC", "uint8", H=9, W=3001), {"size": [7, 9]}, "HWC", of("HWC"), 1),
     Case("resize", "thumbnail of int16", images("HWC", "int16", low=-300, H=9, W=2001), {"size": [7, 9]}, "HWC", of("HWC"), 1),
     Case("resize", "many channels", images("HWC", "float32", C=120), {"size": [11, 30]}, "HWC", of("HWC"), 5e-3),
+    Case(
+        "resize_crop_mirror",
+        "normalized",
+        images(),
+        {"size": SIZES, "mirror": Each([0, 1, 3]), "mean": Each([[5.0], [100.0], [7.0]]), "std": Each([[2.0], [50.0], [3.0]])},
+        layout="HWC",
+        out_layout="CHW",
+        reference=normalized_reference,
+        tolerance=0.51,
+    ),
     Case("resize_crop_mirror", "each", images(), {"size": SIZES, "crop": Each(CROPS), "mirror": Each([0, 1, 3])}, "HWC", window_reference("HWC"), 1),
     Case(
         "resize_crop_mirror",
@@ -212,7 +228,7 @@ def image() -> np.ndarray:
 @pytest.mark.parametrize("interp", ["NN", *RADIUS])
 @pytest.mark.parametrize("size", [(20, 33), (97, 141), (13, 200), (48, 70)])
 @pytest.mark.parametrize("antialias", [True, False])
-def test_filters(image: np.ndarray, interp: str, size: tuple[int, int], antialias: bool) -> None:
+def test_filters_equal_the_reference(image: np.ndarray, interp: str, size: tuple[int, int], antialias: bool) -> None:
     if interp == "GAUSSIAN" and size == (48, 70):
         pytest.skip("taps exactly on the edge of the kernel")
     expected = reference(image, size, interp, antialias)
@@ -224,7 +240,7 @@ def test_filters(image: np.ndarray, interp: str, size: tuple[int, int], antialia
 
 
 @pytest.mark.parametrize("channels", [1, 2, 4, 5])
-def test_channels(channels: int) -> None:
+def test_any_number_of_channels(channels: int) -> None:
     source = np.random.default_rng(0).integers(0, 256, (90, 130, channels), dtype=np.uint8)
     assert np.abs(resize_reference(source, size=(41, 200)) - reference(source, (41, 200))).max() <= 1
 
@@ -263,7 +279,7 @@ def test_many_small_images(ragged: bool) -> None:  # more tiles than a GPU runs 
     assert np.abs(np.asarray(output.select(599)) - reference(photos[599], (40, 8))).max() <= 1
 
 
-def test_volume() -> None:
+def test_volumes_equal_the_reference() -> None:
     volume = np.random.default_rng(0).random((7, 20, 30, 2), np.float32)
     depth = weights(7, 12, 0, 7, "LINEAR")
     expected = reference(np.einsum("zd,dhwc->hwzc", depth, volume).reshape(20, 30, -1), (9, 41)).reshape(9, 41, 12, 2)
@@ -275,7 +291,7 @@ def test_more_columns_lost_than_rows_gained() -> None:
     assert np.abs(resize_reference(wide, size=(300, 8)) - reference(wide, (300, 8))).max() <= 1
 
 
-def test_thumbnail() -> None:
+def test_thumbnails_of_large_photographs() -> None:
     photo = np.random.default_rng(0).integers(0, 256, (500, 1300, 3), dtype=np.uint8)  # beyond and within the taps of the integer path
     for size in ((10, 60), (4, 5)):
         assert np.abs(resize_reference(photo, size=size) - reference(photo, size)).max() <= 1
@@ -292,7 +308,7 @@ def test_negative_size_mirrors(image: np.ndarray) -> None:
     assert np.abs(resize_reference(image, size=(-20, 33)).astype(int) - resize_reference(image, size=(20, 33))[::-1]).max() <= 1
 
 
-def test_region(image: np.ndarray) -> None:
+def test_regions_equal_the_reference(image: np.ndarray) -> None:
     region = ((10.25, 60.0), (40.0, 12.5))
     out = resize_reference(image.astype(np.float32), size=(30, 31), roi_start=region[0], roi_end=region[1])
     assert np.allclose(out, reference(image, (30, 31), region=region), atol=5e-3)
@@ -325,7 +341,7 @@ def test_fractional_size_keeps_the_scale(image: np.ndarray) -> None:
         ({"size": (0.2, 10)}, (1, 10)),
     ],
 )
-def test_sizes(image: np.ndarray, options: dict[str, Any], shape: tuple[int, int]) -> None:
+def test_sizes_follow_the_options(image: np.ndarray, options: dict[str, Any], shape: tuple[int, int]) -> None:
     assert resize_reference(image, **options).shape == (*shape, 3)
 
 
@@ -478,3 +494,19 @@ def test_an_axis_that_is_too_long() -> None:
     with pytest.raises(RuntimeError) as raised:
         ndd.tensor_resize(np.zeros(5_000_000, np.uint8), sizes=[7]).evaluate()
     assert "tensor_resize: sample 0 has an axis of 5000000 elements" in str(raised.value)
+
+
+@pytest.mark.parametrize("rule", ["torch", "pillow", "pillow_12"])
+def test_region_between_pixels_stays_inside_the_image(rule: Any) -> None:
+    # The exact height is 65.54 rows, so that the 66 rows of the output are those of -0.25 to 71.25 of the image.
+    image = torch.randint(0, 256, (71, 26, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    guarded = torch.cat([image, torch.full_like(image, 255)])[:71]  # the memory behind the image is not black
+    expected = ndd.resize(image, size=[66, 24], rule=rule).torch()
+    assert torch.equal(ndd.resize(guarded, resize_shorter=24, rule=rule).torch(), expected)
+
+
+@pytest.mark.parametrize("end", [3e38, -3e38])
+def test_region_beyond_float32_is_limited(end: float) -> None:
+    images = ndd.batch([np.full((20 + k, 30, 3), 7, np.uint8) for k in range(2)], layout="HWC")
+    resized = ndd.resize(images, size=[4, 5], roi_start=[0, 0], roi_end=[end, end], roi_relative=True)
+    assert (np.asarray(resized.torch()) == 7).all()

@@ -80,7 +80,7 @@ def test_rows_of_every_width_are_mirrored(dtype: torch.dtype, vertical: int, dev
 
 
 @SEEDS
-def test_flips(seed: int, device: str) -> None:
+def test_flips_equal_numpy(seed: int, device: str) -> None:
     pictures = Pictures(seed, device, ("HWC", "CHW", "FHWC"))
     across = pictures.random.integers(0, 2, 3).tolist()
     down = pictures.random.integers(0, 2, 3).tolist()
@@ -93,7 +93,7 @@ def test_flips(seed: int, device: str) -> None:
 
 
 @SEEDS
-def test_windows(seed: int, device: str) -> None:
+def test_windows_equal_numpy(seed: int, device: str) -> None:
     pictures = Pictures(1000 + seed, device)
     channels = pictures.arrays[0].shape[pictures.layout.index("C")] if "C" in pictures.layout else 1
     fill = pictures.random.integers(0, 100, channels if pictures.random.integers(2) else 1)
@@ -190,7 +190,7 @@ def test_repeated_samples_are_joined(seed: int, device: str) -> None:
 
 
 @SEEDS
-def test_steps(seed: int, device: str) -> None:
+def test_steps_equal_numpy(seed: int, device: str) -> None:
     pictures = Pictures(5000 + seed, device)
     step = int(pictures.random.integers(2, 5))
     axis = int(pictures.random.integers(len(pictures.layout)))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import Case, Each, Inputs, Samples, images
-from _warps import affine, on_a_sphere, on_water, perspective, perspective_of_input, remapped, rotation, rounded, turned, warped
+from _warps import affine, on_a_sphere, on_water, perspective, perspective_of_input, remap, rotation, round_to, turn, warp
 
 import torch_ndd as ndd
 from torch_ndd import EvalMode, types
@@ -73,16 +73,16 @@ CASES = [
         "CHW",
         tolerance=0.01,
     ),
-    Case("rotate", "keep size", images("HWC", "float32"), {"angle": 33.0, "keep_size": True}, "HWC", turned, 0.01),
+    Case("rotate", "keep size", images("HWC", "float32"), {"angle": 33.0, "keep_size": True}, "HWC", turn, 0.01),
     Case("rotate", "each", images("HWC"), {"angle": Each([10.0, -60.0, 90.0]), "fill_value": Each([0.0, 7.0, 300.0])}, "HWC", tolerance=1),
-    Case("rotate", "size", images("HWC"), {"angle": Each([10.0, -60.0, 91.0]), "size": [20, 31]}, "HWC", turned, 1),
-    Case("rotate", "each size", images("HWC"), {"angle": 75.0, "size": Each([[20.0, 31.0], [7.0, 8.6], [40.0, 1.0]])}, "HWC", turned, 1),
+    Case("rotate", "size", images("HWC"), {"angle": Each([10.0, -60.0, 91.0]), "size": [20, 31]}, "HWC", turn, 1),
+    Case("rotate", "each size", images("HWC"), {"angle": 75.0, "size": Each([[20.0, 31.0], [7.0, 8.6], [40.0, 1.0]])}, "HWC", turn, 1),
     Case("rotate", "canvas", images("HWC"), {"angle": 40.0, "fill_value": 9.0, "interp_type": types.INTERP_NN}, "HWC"),
     Case("rotate", "frames", images("FHWC"), {"angle": -50.0}, "FHWC", tolerance=1),
     Case(
         "rotate", "volume", images("DHWC"), {"angle": 40.0, "axis": Each([[0.0, 0.0, 1.0], [1.0, 2.0, 0.5], [0.0, -1.0, 0.0]])}, "DHWC", tolerance=1
     ),
-    Case("rotate", "volume size", images("DHWC", "float32"), {"angle": 40.0, "axis": [1.0, 0.2, 3.0], "keep_size": True}, "DHWC", turned, 0.02),
+    Case("rotate", "volume size", images("DHWC", "float32"), {"angle": 40.0, "axis": [1.0, 0.2, 3.0], "keep_size": True}, "DHWC", turn, 0.02),
     Case("rotate", "planes", images("CHW"), {"angle": 40.0, "fill_value": [1.0, 2.0, 3.0]}, "CHW", tolerance=1),
     Case("warp_affine", "each", images(), {"matrix": Each(AFFINE), "fill_value": Each([0.0, 7.0, 300.0])}, "HWC", None, 1),
     Case("warp_affine", "matrix", images("HWC", "float32"), {"matrix": Each(AFFINE)}, "HWC", affine, 0.01),
@@ -132,7 +132,7 @@ CASES = [
         with_frames(images(), *np.random.default_rng(5).uniform(-3, 20, (2, 3, 9, 7)).astype(np.float32)),
         {},
         "HWC",
-        each_frame(remapped),
+        each_frame(remap),
         1,
         "FHWC",
         call=mark_frames(ndd.experimental.remap),
@@ -143,10 +143,10 @@ CASES = [
     Case(PERSPECTIVE, "fill", images(C=5), {"matrix": HOMOGRAPHY[1], "fill_value": [1.0, 2.0, 3.0, 4.0, 5.0]}, "HWC", perspective, 1),
     Case(PERSPECTIVE, "input", with_matrices(*np.reshape(HOMOGRAPHY, (3, 3, 3)).tolist()), {}, "HWC", perspective_of_input, 1),
     Case(PERSPECTIVE, "planes", images("FCHW"), {"matrix": HOMOGRAPHY[0], "fill_value": [1.0, 2.0, 3.0]}, "FCHW", tolerance=1),
-    Case(REMAP, "linear", with_maps(), {}, "HWC", remapped, 1),
-    Case(REMAP, "cubic", with_maps("float32"), {"interp": CUBIC, "pixel_origin": "center"}, "HWC", remapped, 0.02),
-    Case(REMAP, "lanczos", with_maps("float32"), {"interp": LANCZOS}, "HWC", remapped, 0.02),
-    Case(REMAP, "nearest", with_maps("int32"), {"interp": NEAREST}, "HWC", remapped),
+    Case(REMAP, "linear", with_maps(), {}, "HWC", remap, 1),
+    Case(REMAP, "cubic", with_maps("float32"), {"interp": CUBIC, "pixel_origin": "center"}, "HWC", remap, 0.02),
+    Case(REMAP, "lanczos", with_maps("float32"), {"interp": LANCZOS}, "HWC", remap, 0.02),
+    Case(REMAP, "nearest", with_maps("int32"), {"interp": NEAREST}, "HWC", remap),
     Case("water", "default", images(), {}, "HWC", on_water),
     Case("water", "linear", images("HWC", "float32"), {"interp_type": LINEAR, "fill_value": 30.0, "mask": Each([1, 0, 1])}, "HWC", on_water, 0.02),
     Case("water", "each", images(), {**{name: Each([0.1, 2.3, 3.7]) for name in WAVES}, "fill_value": Each([9.0, 1.0, 2.0])}, "HWC", on_water),
@@ -182,7 +182,7 @@ CASES += [
     ),
     Case("warp_affine", "tiles u8 f32", images("HWC", **LARGE), {"matrix": Each(AFFINE), "dtype": "f32"}, "HWC", affine, 0.02),
     Case("warp_affine", "tiles planes", images("CHW", **LARGE), {"matrix": Each(AFFINE), "fill_value": 5.0}, "CHW", None, 1),
-    Case("rotate", "tiles nearest", images("HWC", **LARGE), {"angle": 180.0, "interp_type": NEAREST, "keep_size": True}, "HWC", turned),
+    Case("rotate", "tiles nearest", images("HWC", **LARGE), {"angle": 180.0, "interp_type": NEAREST, "keep_size": True}, "HWC", turn),
     Case(PERSPECTIVE, "tiles", images("HWC", **LARGE), {"matrix": Each(HOMOGRAPHY), "border_mode": "reflect_101"}, "HWC", perspective, 1),
     Case(PERSPECTIVE, "tiles frames", images("FHWC", "float32", **LARGE), {"matrix": HOMOGRAPHY[0], "fill_value": 3.0}, "FHWC", None, 0.02),
     Case("water", "tiles", images("HWC", "float16", **LARGE), {"interp_type": LINEAR, "fill_value": 30.0}, "HWC", None, 0.25),
@@ -194,8 +194,8 @@ def check(data: np.ndarray, layout: str, degrees: float, fill: float | None, nea
     fills = {} if fill is None else {"fill_value": fill}
     tensor = ndd.tensor(data, layout=layout)
     result = np.asarray(ndd.rotate(tensor, angle=degrees, interp_type=interp, **fills, **options).evaluate())
-    expected = warped(data, rotation(degrees, options.get("axis")), result.shape[:-1], fill=fill, nearest=nearest)
-    difference = np.abs(result - rounded(expected, data.dtype))
+    expected = warp(data, rotation(degrees, options.get("axis")), result.shape[:-1], fill=fill, nearest=nearest)
+    difference = np.abs(result - round_to(expected, data.dtype))
     assert result.dtype == data.dtype
     if nearest:
         assert (difference > 0).mean() < 0.01  # points on the border of two pixels, in float32
@@ -207,7 +207,7 @@ def check(data: np.ndarray, layout: str, degrees: float, fill: float | None, nea
 @pytest.mark.parametrize("fill", [None, 77.0])
 @pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "float32"])
 @pytest.mark.parametrize("channels", [1, 2, 3, 4, 7])
-def test_images(channels: int, dtype: str, fill: float | None, nearest: bool) -> None:
+def test_rotated_images_equal_the_reference(channels: int, dtype: str, fill: float | None, nearest: bool) -> None:
     generator = np.random.default_rng(channels)
     for degrees, shape in ((31.7, (40, 61)), (-140.2, (5, 90)), (77.0, (64, 1)), (12.0, (1, 1)), (3.0, (2, 600))):
         data = generator.integers(0, 256, (*shape, channels)).astype(dtype)
@@ -218,7 +218,7 @@ def test_images(channels: int, dtype: str, fill: float | None, nearest: bool) ->
 
 @pytest.mark.parametrize("nearest", [False, True])
 @pytest.mark.parametrize("fill", [None, 77.0])
-def test_volumes(fill: float | None, nearest: bool) -> None:
+def test_rotated_volumes_equal_the_reference(fill: float | None, nearest: bool) -> None:
     data = np.random.default_rng(0).integers(0, 256, (6, 11, 13, 2)).astype(np.uint8)
     for degrees, axis in ((31.7, (0.0, 0.0, 1.0)), (-140.2, (1.0, 2.0, -0.5)), (77.0, (0.0, -3.0, 0.0))):
         check(data, "DHWC", degrees, fill, nearest, axis=axis)
@@ -306,7 +306,7 @@ IDENTITY = [1.0, 0, 0, 0, 1, 0]
 @pytest.mark.parametrize("interp", [NEAREST, LINEAR, CUBIC])
 @pytest.mark.parametrize("shape", [(1, 1, 3), (2, 40, 1), (37, 3, 4), (17, 23, 2), (9, 20, 7)])
 @pytest.mark.parametrize("dtype", ["uint8", "float32", "uint16"])
-def test_borders(dtype: str, shape: tuple[int, ...], interp: int, border: str) -> None:
+def test_borders_equal_the_reference(dtype: str, shape: tuple[int, ...], interp: int, border: str) -> None:
     data = np.random.default_rng(0).integers(0, 256, shape).astype(dtype)
     matrix = [2.1, 0.3, -31.3, -0.2, 1.9, -24.7, 0.001, -0.002, 1.0]  # far outside on every side
     options = {"matrix": matrix, "border_mode": border, "fill_value": 77.0, "interp_type": interp, "size": [45, 50]}

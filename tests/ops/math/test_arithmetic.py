@@ -164,7 +164,7 @@ def test_every_pair_of_types(operation: Function, left: str) -> None:
 
 @pytest.mark.parametrize("operation", UNARY, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_unary(operation: Function, dtype: str) -> None:
+def test_unary_operators_equal_numpy(operation: Function, dtype: str) -> None:
     a = numbers(dtype, (5, 3))
     if text := is_refused(operation, dtype):
         with pytest.raises(RuntimeError, match=text):
@@ -265,7 +265,7 @@ SHAPES = [
 @each_sum
 @pytest.mark.parametrize(("left", "right"), SHAPES)
 @pytest.mark.parametrize("dtypes", [("uint8", "uint8"), ("uint8", "float32"), ("float32", "float32"), ("int64", "int32"), ("float16", "uint8")])
-def test_broadcasting(operation: Function, left: tuple[int, ...], right: tuple[int, ...], dtypes: tuple[str, str]) -> None:
+def test_broadcasting_equals_numpy(operation: Function, left: tuple[int, ...], right: tuple[int, ...], dtypes: tuple[str, str]) -> None:
     a, b = numbers(dtypes[0], left), numbers(dtypes[1], right, 1)
     assert_same(operation(ndd.tensor(a), ndd.tensor(b)), compute_expected(operation, a, b))
 
@@ -283,7 +283,7 @@ def test_results_beyond_the_caches(dtype: str, first: int) -> None:
 @each_sum
 @pytest.mark.parametrize("mode", list(EvalMode))
 @pytest.mark.parametrize("threads", [1, 4])
-def test_batches(operation: Function, mode: EvalMode, threads: int) -> None:
+def test_batches_and_numbers_mix(operation: Function, mode: EvalMode, threads: int) -> None:
     """Dense, ragged, of one sample, with numbers, lists, arrays, tensors and pending operands, on both sides."""
     ndd.set_num_threads(threads)
     try:
@@ -356,7 +356,7 @@ def test_powers_and_shifts_of_integers() -> None:
     assert ([4, 5, 6] ** ndd.batch([[2, 2, 2]])).tensors[0].torch().tolist() == [16, 25, 36]
 
 
-def test_comparisons() -> None:
+def test_comparisons_equal_numpy() -> None:
     assert (ndd.tensor(np.int64([-1])) < np.uint64([1])).item() is True
     assert (ndd.tensor(np.uint64([2**63])) > np.int64([-1])).item() is True
     assert (ndd.tensor(np.int64([2**24 + 1])) == np.float32([2**24])).item() is True
@@ -392,14 +392,14 @@ def test_many_dimensions() -> None:
     assert_same(ndd.tensor(a) + ndd.tensor(b), a + b)
 
 
-def test_division() -> None:
+def test_division_returns_floats() -> None:
     assert (ndd.tensor([7]) / 0).item() == np.inf
     assert (ndd.tensor([7]) / 2).item() == 3.5
     assert (ndd.tensor(np.int64([7])) / 2).dtype == torch.float32
 
 
 @pytest.mark.parametrize(("left", "right"), [("HW", "W"), ("W", "HW"), (None, "HW"), ("HW", None), ("HW", "HW")])
-def test_layouts(left: str | None, right: str | None) -> None:
+def test_layouts_of_results(left: str | None, right: str | None) -> None:
     def ones(layout: str | None) -> ndd.Tensor:
         return ndd.tensor(np.ones((2, 2)[2 - len(layout or "HW") :]), layout=layout)
 
@@ -419,7 +419,7 @@ def test_layouts(left: str | None, right: str | None) -> None:
         (ndd.tensor([1]), object(), TypeError, "unsupported operand"),
     ],
 )
-def test_errors(left: Any, right: Any, kind: type[Exception], text: str) -> None:
+def test_bad_operands_are_rejected(left: Any, right: Any, kind: type[Exception], text: str) -> None:
     with pytest.raises(kind, match=text):
         left + right
 
@@ -441,8 +441,8 @@ COMPILED = [("uint8", "int32"), ("uint8", "uint8"), ("float32", "float32"), ("ui
 
 @pytest.mark.slow
 @each_operation
-@pytest.mark.usefixtures("uncollected")
-def test_compiled(operation: Function) -> None:
+@pytest.mark.usefixtures("pause_gc")
+def test_compiled_arithmetic_equals_eager(operation: Function) -> None:
     """The formula, or the kernel if there is none, equals eager evaluation. All types are in one graph: half of a small one's time is fixed."""
 
     def both(left: ndd.Batch, right: ndd.Batch) -> tuple[ndd.Batch, ndd.Batch]:
@@ -464,7 +464,7 @@ def test_compiled(operation: Function) -> None:
 
 
 @pytest.mark.parametrize("operation", UNARY, ids=lambda f: f.__name__)
-@pytest.mark.usefixtures("uncollected")
+@pytest.mark.usefixtures("pause_gc")
 def test_compiled_unary(operation: Function) -> None:
     dtypes = [dtype for dtype in ("bool", "uint8", "int16", "uint32", "uint64", "float16", "float32") if not is_refused(operation, dtype)]
     values = [ndd.batch(numbers(dtype, (3, 4))) for dtype in dtypes]

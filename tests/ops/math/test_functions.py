@@ -108,7 +108,7 @@ def test_functions_of_two(name: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_clamp(dtype: str) -> None:
+def test_clamp_limits_values(dtype: str) -> None:
     a = np.array([1, 50, 100], dtype)
     output = np.asarray(ndd.math.clamp(ndd.tensor(a), np.asarray(10, dtype), np.asarray(60, dtype)))
     assert output.dtype == dtype
@@ -146,7 +146,7 @@ def test_nan_and_limits_that_contradict_each_other() -> None:
     assert np.array_equal(output.torch(), [nan, 1.0, 3.0, 1.0, 3.0], equal_nan=True)
 
 
-def test_edges() -> None:
+def test_edge_values_equal_numpy() -> None:
     edges = ndd.tensor([-1.0, 0.0, -0.0, np.inf, -np.inf, np.nan])
     with np.errstate(all="ignore"):
         values = np.asarray(edges)
@@ -172,8 +172,8 @@ def test_layouts_and_shapes_of_three() -> None:
 
 
 @pytest.mark.parametrize("names", [[*REAL, "abs"], ["min", "max", "pow", "fpow", "atan2"], ["clamp"]], ids=["unary", "binary", "ternary"])
-@pytest.mark.usefixtures("uncollected")
-def test_compiled(names: list[str]) -> None:
+@pytest.mark.usefixtures("pause_gc")
+def test_compiled_functions_equal_eager(names: list[str]) -> None:
     """In one graph: half of a small one's time is fixed."""
     operands = [ndd.tensor(np.float32([1.5, 2.0])), 2, ndd.tensor([3, 2])]
     values = operands[: {"min": 2, "clamp": 3}.get(names[0], 1)]

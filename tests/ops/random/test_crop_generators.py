@@ -162,6 +162,31 @@ def test_wrong_regions(args: dict[str, Any], text: str) -> None:
         roi_random_crop(roi_start=[5, 5], roi_shape=[1, 1])
 
 
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        ({"roi_start": [5, 2**63 - 1]}, "roi_start is too large: 9223372036854775807 in dimension 1 of sample 0"),
+        ({"roi_shape": [2**62, 3]}, "roi_shape is too large"),
+        ({"roi_shape": None, "roi_end": [-(2**63), 8]}, "roi_end is too large: -9223372036854775808"),
+        ({"crop_shape": [10, -(2**63)]}, "crop_shape is too large"),
+        ({"in_shape": [20, 2**63 - 1]}, "in_shape is too large"),
+        ({"roi_shape": [2**33, 3]}, "too many places for the window in dimension 0"),
+    ],
+)
+def test_regions_whose_sums_would_overflow_are_rejected(args: dict[str, Any], text: str) -> None:
+    """Only arrays can hold such numbers."""
+    numbers = {"crop_shape": [10, 10], "roi_start": [5, 5], "roi_shape": [3, 3], **args}
+    with EvalMode.sync_cpu, pytest.raises(RuntimeError, match=text):
+        roi_random_crop(**{name: np.int64(value) for name, value in numbers.items() if value is not None})
+
+
+def test_windows_start_among_up_to_2_to_the_32_places() -> None:
+    drawn = starts(100, crop_shape=1, roi_start=np.int64([2**40]), roi_end=np.int64([2**40 + 2**32]))
+    assert (drawn >= 2**40).all()
+    assert (drawn < 2**40 + 2**32).all()
+    assert np.ptp(drawn) > 2**31
+
+
 @pytest.mark.parametrize("degree", [1, 2, 3, 8])
 def test_jitter_moves_pixels_by_half_the_degree(degree: int) -> None:
     rows, columns = np.mgrid[0:200, 0:210]

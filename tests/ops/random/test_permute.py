@@ -45,7 +45,7 @@ def test_no_fixed_points() -> None:
     assert numbers(1, 1, no_fixed_points=True) == numbers(1, 1, no_fixed_points=True, allow_repetitions=True) == [0]
 
 
-def test_repetitions() -> None:
+def test_repetitions_of_indices() -> None:
     outputs = np.array([numbers(6, seed, allow_repetitions=True) for seed in range(1000)])
     assert any(len(set(row)) < 6 for row in outputs.tolist())
     for k in range(6):

@@ -100,7 +100,7 @@ def test_full_without_samples() -> None:
     assert ndd.full(ndd.as_batch(np.zeros((0, 2), np.float32)), shape=[3]).evaluate().batch_size == 0
 
 
-def test_errors() -> None:
+def test_bad_arguments_are_rejected() -> None:
     with pytest.raises(RuntimeError, match="zeros: shape must not be negative"):
         ndd.zeros(shape=[2, -1])
     with pytest.raises(RuntimeError, match="full: sample 0: a value of shape \\(2,\\) can't be broadcast to \\(3,\\)"):

@@ -14,7 +14,7 @@ def test_marks_the_outermost_dimension() -> None:
     assert ndd.per_frame([1.0, 2.0], batch_size=3).shape == [(2,)] * 3
 
 
-def test_errors() -> None:
+def test_bad_arguments_are_rejected() -> None:
     with pytest.raises(RuntimeError, match="per_frame"):
         ndd.per_frame(5)
     with pytest.raises(RuntimeError, match="HW"):

@@ -271,7 +271,7 @@ def test_source_info() -> None:
         (lambda: ndd.get_property([1], key="color"), "get_property: key must be"),
     ],
 )
-def test_errors(call: Callable[[], Any], message: str) -> None:
+def test_bad_arguments_are_rejected(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         call()
 

@@ -36,16 +36,16 @@ class EvalMode(enum.IntEnum):
     @staticmethod
     def current() -> "EvalMode":
         """Return the mode of the calling thread."""
-        return _local.mode
+        return thread_state.mode
 
     def __enter__(self) -> "EvalMode":
         # A member may be entered several times, by nested blocks, so that the mode to return to cannot be an attribute of it.
-        _local.modes.append(_local.mode)
-        _local.mode = self
+        thread_state.modes.append(thread_state.mode)
+        thread_state.mode = self
         return self
 
     def __exit__(self, *error: object) -> None:
-        _local.mode = _local.modes.pop()
+        thread_state.mode = thread_state.modes.pop()
 
 
 class _Local(threading.local):
@@ -56,12 +56,7 @@ class _Local(threading.local):
         self.calls: WeakValues[Any] = WeakValues()  # calls outside any entered context
 
 
-_local = _Local()
-
-
-def current_mode() -> int:
-    """Return the mode of the calling thread, without overhead."""
-    return _local.mode
+thread_state = _Local()  # operators read its mode directly: each call would pay for a function
 
 
 class EvalContext:
@@ -156,9 +151,9 @@ class EvalContext:
         """Return the context of the calling thread for its current device when none is entered."""
         device_id = Device.current().device_id
         # By GPU, because the current device of a thread may change.
-        found = _local.defaults.get(device_id)
+        found = thread_state.defaults.get(device_id)
         if found is None:
-            found = _local.defaults[device_id] = _new_default(device_id)
+            found = thread_state.defaults[device_id] = _new_default(device_id)
         return found
 
     @staticmethod
@@ -225,7 +220,7 @@ class EvalContext:
 def _new_default(device_id: int | None) -> EvalContext:
     # Without __init__, which would create a stream and look for devices; the stream of a default context is found at each use.
     new = EvalContext.__new__(EvalContext)
-    new._device, new._pool, new._stream, new._is_default, new._calls = new_device(device_id), None, None, True, _local.calls
+    new._device, new._pool, new._stream, new._is_default, new._calls = new_device(device_id), None, None, True, thread_state.calls
     new._prepare()
     return new
 
@@ -239,14 +234,14 @@ def _enter_pool() -> None:
 def register(call: Any) -> None:
     """Make the current context's :meth:`EvalContext.evaluate_all` wait for a call, as long as its result is in use."""
     # Weak and by id: calls are numerous, and one whose result was dropped must not keep its memory.
-    (streams.local.entered[-1]._calls if streams.local.entered else _local.calls)[id(call)] = call
+    (streams.local.entered[-1]._calls if streams.local.entered else thread_state.calls)[id(call)] = call
 
 
 def unregister(call: Any) -> None:
     """Undo :func:`register`."""
-    (streams.local.entered[-1]._calls if streams.local.entered else _local.calls).pop(id(call))
+    (streams.local.entered[-1]._calls if streams.local.entered else thread_state.calls).pop(id(call))
 
 
 def known_calls() -> list[Any]:
     """Return the calls of the calling thread whose results are in use."""
-    return [call for calls in (_local.calls, *(context._calls for context in streams.local.entered)) for call in calls]
+    return [call for calls in (thread_state.calls, *(context._calls for context in streams.local.entered)) for call in calls]

@@ -1,14 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """CUDA streams."""
 
+import ctypes
 import operator
 from typing import Any, ClassVar
 
 import torch
 
+from .. import native
 from .device import Device, cuda_problem
 
 _LEGACY = (0, 1)  # both mean CUDA's legacy default stream
+_cuda_stream = native.c_function("ndd_cuda_stream")
+
+
+def new_torch_stream(device: torch.device | int | None) -> torch.cuda.Stream:
+    """Return one of the library's own streams of a GPU, which ``torch.cuda.graph()`` never captures (csrc/ndd/stream/cuda_streams.cpp).
+
+    Raises:
+        RuntimeError: CUDA creates no stream, or graphs are being captured on all of the library's.
+    """
+    with torch.cuda.device(device):
+        index = torch.cuda.current_device()  # starts CUDA
+        handle = ctypes.c_void_p()
+        problem = _cuda_stream(index, ctypes.byref(handle))
+        if problem is not None:
+            raise RuntimeError(f"no CUDA stream on GPU {index} can be used: {problem.decode()}")
+        # A build without CUDA only copies to GPUs.
+        return torch.cuda.Stream() if handle.value is None else torch.cuda.ExternalStream(handle.value, index)
 
 
 class Stream:
@@ -47,7 +66,7 @@ class Stream:
         # Keeps the stream of another library from being destroyed.
         self._owner = stream
         if known is None:
-            self._torch = torch.cuda.Stream(found)
+            self._torch = new_torch_stream(found)
             self._handle = self._torch.cuda_stream
         else:
             self._handle = known[0]

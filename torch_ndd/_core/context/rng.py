@@ -228,6 +228,7 @@ class RNG:
 
 class _Default(threading.local):
     rng: RNG | None = None
+    of_batch = False  # whether its position is that of the batch which a loader prepares
     seeded = False  # by set_seed()
     process = 0
 
@@ -262,14 +263,30 @@ def get_default_rng() -> RNG:
 
 
 @contextmanager
-def using_rng(rng: RNG) -> Iterator[None]:
-    """Make ``rng`` the calling thread's generator within this block."""
-    before = _default.rng, _default.process
-    _default.rng, _default.process = rng, _process
+def using_rng(rng: RNG, of_batch: bool = False) -> Iterator[None]:
+    """Make ``rng`` the calling thread's generator within this block; with ``of_batch`` its position is that of a loader's batch."""
+    before = _default.rng, _default.process, _default.of_batch
+    _default.rng, _default.process, _default.of_batch = rng, _process, of_batch
     try:
         yield
     finally:
-        _default.rng, _default.process = before
+        _default.rng, _default.process, _default.of_batch = before
+
+
+@contextmanager
+def at_batch(rng: RNG) -> Iterator[RNG]:
+    """Yield a generator with the seed of ``rng``: within a loader at the place of the batch, so that it needs no state; else ``rng`` itself."""
+    if not _default.of_batch:
+        yield rng
+        return
+    loader = get_default_rng()
+    begin = loader._position
+    here = rng.at(begin)
+    try:
+        yield here
+    finally:
+        # A second call for the same batch draws other numbers.
+        loader.advance((here._position - begin) % _PERIOD)
 
 
 def _fresh(inherited: RNG | None) -> RNG:

@@ -121,7 +121,7 @@ def find_set_stream(device_id: int) -> Stream | None:
 
 def thread_stream(device_id: int) -> Stream:
     """Return the stream of this thread's default context for a GPU: the one that was set, else its own, which it keeps until one is set."""
-    if (found := find_set_stream(device_id)) is not None:
+    if (local.streams or _default_streams) and (found := find_set_stream(device_id)) is not None:
         return found
     changes = _default_changes.get(device_id, 0) + local.changes.get(device_id, 0)
     own = local.own.get(device_id)
@@ -132,9 +132,10 @@ def thread_stream(device_id: int) -> Stream:
 
 def launch_stream(device_id: int) -> Stream:
     """Return the stream for GPU work: the current context's, or the thread's own if the context is for another GPU."""
-    context = entered_context()
-    if context is not None and context.device_id == device_id and context.cuda_stream is not None:
-        return context.cuda_stream
+    if local.entered:  # as entered_context(): every call on a GPU comes here
+        context = local.entered[-1]
+        if context.device_id == device_id and (found := context.cuda_stream) is not None:
+            return found
     return thread_stream(device_id)
 
 

@@ -3,6 +3,7 @@
 
 import enum
 import inspect
+import itertools
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,7 +46,7 @@ ShapeArg = Annotated[X | Any, Role.shape]
 Varying = Annotated[X | Any, Role.per_sample, "varying"]
 VaryingShape = Annotated[X | Any, Role.shape, "varying"]
 NO_VALUE = -(2**31)
-# Ignored; accepted for compatibility with DALI.
+# Without effect on the result. Most are accepted for compatibility with DALI and ignored.
 Hint = Annotated[X, Role.hint]
 # An input for which a Tensor given along with a Batch is shared by all samples, with a stride of 0, instead of being copied for each.
 Shared = Annotated[X, Role.shared]
@@ -214,7 +215,7 @@ def prepare_argument(call: Call, argument: Argument, value: Any, has_frames: boo
     if isinstance(value, torch.Tensor | np.ndarray) and value.ndim:
         if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
             raise _wrong_type(call, argument, value)
-        return _rows(call, argument, torch.as_tensor(value).detach().cpu().clone()[None], False)
+        return _rows(call, argument, _copy_values(value)[None], False)
     value = value.item() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
     if argument.role is Role.shape:
         numbers = _numbers(call, argument, value)
@@ -236,6 +237,8 @@ def one_per_sample(call: Call, argument: Argument, value: Any) -> Batch | None:
             return None
         if len(value) != size:
             return None
+        if _are_plain(argument, value):
+            return new_batch(torch.tensor(value, dtype=_DTYPE[argument.element]))
         numbers = [list(row) if isinstance(row, tuple) else row for row in _numbers(call, argument, value)]
         try:
             return new_batch(torch.tensor(numbers, dtype=_DTYPE[argument.element]))
@@ -249,8 +252,29 @@ def one_per_sample(call: Call, argument: Argument, value: Any) -> Batch | None:
     if isinstance(value, np.ndarray) and value.dtype.kind not in "biuf":
         return None
     if isinstance(value, torch.Tensor | np.ndarray) and _has_rows(argument, value.shape, size):
-        return new_batch(torch.as_tensor(value).detach().cpu().clone())
+        return new_batch(_copy_values(value))
     return None
+
+
+def _copy_values(values: torch.Tensor | np.ndarray) -> torch.Tensor:
+    """Return a copy in host memory."""
+    if isinstance(values, torch.Tensor):
+        return values.detach().cpu().clone()
+    # torch takes neither negative strides nor the byte order of another machine.
+    return torch.from_numpy(np.array(values, values.dtype.newbyteorder("="), order="C"))
+
+
+def _are_plain(argument: Argument, values: Sequence[Any]) -> bool:
+    """Return whether :func:`_numbers` would return equal numbers: they are of one built-in type that fits the argument."""
+    if argument.vector:
+        if any(len(row) != len(values[0]) for row in values):
+            return False
+        values = list(itertools.chain.from_iterable(values))
+    kinds = set(map(type, values))
+    if kinds == {float}:
+        return argument.element is float or argument.element is Double
+    limit = _LIMIT[argument.element]
+    return kinds == {int} and -limit < min(values) and max(values) < limit
 
 
 def _has_rows(argument: Argument, shape: Sequence[int], size: int) -> bool:

@@ -106,6 +106,7 @@ def _bind(op: Operator, inputs: tuple[Any, ...], arguments: dict[str, Any]) -> t
     if not op.required <= len(inputs) <= max_inputs:
         expected = str(max_inputs) if op.required == max_inputs else f"{op.required} to {max_inputs}"
         raise TypeError(f"{op.name}() takes {expected} positional inputs, got {len(inputs)}")
+    # These two are of the call; everything that remains must be an argument of the operator.
     batch_size, device = arguments.pop("batch_size", None), arguments.pop("device", None)
     for name in arguments:
         if name not in op.arguments:
@@ -113,10 +114,12 @@ def _bind(op: Operator, inputs: tuple[Any, ...], arguments: dict[str, Any]) -> t
     if len(inputs) > op.inputs:
         arguments.update(zip(op.positional, inputs[op.inputs :], strict=False))
         inputs = inputs[: op.inputs]
+    # None stands for a default, so an argument without one is missing if it is None.
     for name in op.missing:
         if arguments.get(name) is None:
             raise TypeError(f"{op.name}() needs the argument {name!r}")
     call = Call(op.name)
+    # Before as_tensor(), which rejects a path, for example.
     if op.options.converts is not None and not isinstance(inputs[0], Operand):
         inputs = (_convert_input(op, inputs[0]), *inputs[1:])
     values = [value if isinstance(value, Operand) else _as_input(op.name, k, value, k < op.required or op.variadic) for k, value in enumerate(inputs)]
@@ -146,6 +149,7 @@ def _execute(
     try:
         if target is None:
             target = _find_target(op.name, values, device)
+        # A graph has no streams: Inductor launches its kernels on torch's current one.
         if target == CPU or target.type != "cuda" or call.compiling:
             return _run(op, call, values, arguments, target)
         # The whole call runs under its stream: torch's allocator reuses memory in the order of the stream on which it was allocated.
@@ -166,10 +170,12 @@ def _run_body(
 ) -> tuple[list[Batch | None], Any]:
     """Return the inputs in the body's form, and its result: a :class:`Launch`, or a Batch for an operator without a kernel."""
     options = op.options
+    # Before the conversion to batches: an error in an input is then raised as that of the input, not of this operator's body.
     if options.reads_values:
         for value in values:
             if value is not None:
                 value.wait()
+    # Decoders read host memory although they fill a GPU's; only the outputs are at the target.
     place = CPU if options.host_inputs else target
     if options.host_inputs:
         _check_on_host(op, values)
@@ -187,12 +193,14 @@ def _run_body(
         # The caller names the layout of planes, the body that of images; planes are returned unless the layout has channels of its own.
         call.of_planes = "C" not in layout
         prepared["output_layout"] = layout + "C" if call.of_planes else layout
+    # Without an input the body cannot see how many samples there are, nor where they belong.
     if not op.inputs or not op.required:
         prepared["batch_size"] = call.batch_size
         prepared["device"] = target
     elif options.host_inputs:
         prepared["device"] = target
     positional: list[Any] = batches
+    # The body declares positional arguments after all inputs, so inputs left out are passed as None.
     if op.positional:
         positional = [*batches, *[None] * (op.inputs - len(batches)), *[prepared.pop(name) for name in op.positional]]
     try:
@@ -209,7 +217,10 @@ def _run_body(
             raise TypeError(
                 f"{op.name}: the kernel has other parameters than the function; return launch() with its arguments, or rebuild the library"
             )
-        output = Launch(output, [prepared[name] for name in op.automatic])
+        # Besides the batches, the kernel gets nothing but the arguments.
+        first = batches[0] if batches else None
+        any_shape = first is not None and first.ragged_shapes is not None and output.ragged_shapes is first.ragged_shapes
+        output = Launch(output, [prepared[name] for name in op.automatic], any_shape=any_shape)
     return batches, output
 
 
@@ -223,6 +234,7 @@ def _run(op: Operator, call: Call, values: Sequence[Operand | None], arguments: 
             launch.pending = stream_work([launch.buffer])
             return launch if call.is_batch else _as_tensor(launch)
         return _as_view(call, values[0], batches[0], launch)
+    # The body has computed everything itself, as decoders do that leave bad samples out.
     if isinstance(launch.out, tuple) and not launch.out:
         return as_results(call, launch.also)
     # 2. The values that the kernel reads, besides those that the call's inputs and arguments have added to call.reads.
@@ -244,11 +256,13 @@ def _run(op: Operator, call: Call, values: Sequence[Operand | None], arguments: 
         kernel_arguments += launch.args
         for output in outputs:
             kernel_arguments += output.buffer, output.ragged_shapes
+        # The record refers to the batches of this call. Patterns drop them, so that no plan keeps memory.
         if call.records is not None:
             is_plain = op.repeatable and len(outputs) == 1 and not (launch.also or launch.inputs or launch.views or launch.mixes)
             layouts = tuple(output._layout for output in outputs)
+            any_shape = launch.any_shape or launch.derivation is not None
             call.records.append(
-                Record(op, op.kernel, batches, kernel_arguments, outputs, layouts, call.words, launch.any_shape, launch.redraw, is_plain)
+                Record(op, op.kernel, batches, kernel_arguments, outputs, layouts, call.words, any_shape, launch.redraw, launch.derivation, is_plain)
             )
         pending = _launch_kernel(op, call, target, kernel_arguments, sources, launch, outputs)
     # 4. The results: what is pending on the kernel's work, which files the samples come from, and planes for planes.
@@ -258,6 +272,7 @@ def _run(op: Operator, call: Call, values: Sequence[Operand | None], arguments: 
             pending = decode_work(_find_filled(launch, outputs, target), launch.event, pending)
         elif op.options.host_inputs:
             pending = stream_work(_find_filled(launch, outputs, target))
+        # What the body computed on the host is finished already.
         for output in launch.also:
             output.pending = pending if output.buffer.device == target else None
     for output in outputs:
@@ -363,6 +378,7 @@ def _to_batch(call: Call, value: Operand, target: torch.device, copies: bool) ->
     call.external = call.external or value.caller_owned
     if value.buffer.device != target:
         value = value.to_device(target)  # type: ignore[attr-defined]
+    # A graph cannot wait for a handle, so it gets a copy that is made when the graph runs.
     if call.compiling and value.pending is not None:
         value = value.settle()
     call.read(value)
@@ -371,11 +387,13 @@ def _to_batch(call: Call, value: Operand, target: torch.device, copies: bool) ->
     values = value.buffer
     if call.is_batch:
         value.wait()
+        # A sample beside batches: the kernel reads it with a stride of 0 where it can, otherwise it is repeated.
         batch = new_batch(_repeat(call, values) if copies else values.expand(call.batch_size, *values.shape), None, value._layout)
     else:
         batch = new_batch(values[None], None, value._layout)
     if value.sources is not UNKNOWN and not call.compiling:
         batch.sources = tuple(value.sources) * call.batch_size
+        batch.holds_paths = value.holds_paths
     batch.pending = value.pending
     return batch
 
@@ -392,10 +410,12 @@ def _match_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
     if value._layout is not None and value._layout in layouts:
         return value
     dimensions = value.ndim
+    # The order matters: an operator that has HW among its layouts takes planes unchanged.
     if (value._layout is not None or dimensions == 2) and (of_images := image_layout(layouts, value)) is not None:
         return as_images(value, of_images)
     if value._layout is not None:
         raise ValueError(f'{op}: The layout "{value._layout}" does not match any of the allowed layouts: {", ".join(layouts)}')
+    # Only the number of dimensions is known, so that CHW without a layout passes as HWC: hence the warning below.
     layout = next((known for known in layouts if len(known) == dimensions), None)
     if layout is None:
         raise ValueError(f"{op}: The number of dimensions {dimensions} does not match any of the allowed layouts: {', '.join(layouts)}")
@@ -412,6 +432,7 @@ def _match_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
 
 def _count_frames(op: Operator, call: Call, inputs: Sequence[Batch | None]) -> bool:
     """Return whether the call has frames: those of the first input with frames. A ``per_frame`` operator applies an input of one frame to all."""
+    # Most operators compute frames like samples: inputs determine how many there are, and arguments must agree.
     call.fixed = not op.options.per_frame
     for k, batch in enumerate(inputs):
         if batch is not None and (batch._layout or "").startswith("F") and (call.frames is None or op.options.per_frame):
@@ -457,6 +478,7 @@ def _input_arguments(op: Operator, batches: Sequence[Batch | None]) -> list[Any]
     arguments: list[Any] = []
     for batch in batches:
         arguments += (None, None) if batch is None else (batch.buffer, batch.ragged_shapes)
+    # Optional inputs that were left out: the kernel has parameters for them.
     arguments += [None] * (2 * (op.inputs - len(batches)))
     return arguments
 
@@ -477,6 +499,7 @@ def _run_formula(op: Operator, call: Call, launch: Launch, batches: Sequence[Bat
         inputs: list[Any] = [Packed(first.buffer, first.ragged_shapes)]
     else:
         inputs = [None if batch is None else batch.buffer for batch in batches]
+    # The compiler folds numbers, for example a brightness of 1, but not the elements of tensors.
     arguments = [_number_behind(call, argument) for argument in launch.args]
     output = formula(*([inputs] if op.variadic else inputs), *arguments, dtype=outputs[0].dtype)
     return output if output is None or ragged else mark_result(output)
@@ -511,6 +534,7 @@ def _as_view(call: Call, value: Operand | None, batch: Batch | None, output: Bat
     """Return a body's view of its first input's memory, as pending as the input and owned by the same caller."""
     assert value is not None
     assert batch is not None
+    # A copy to another device belongs to the library, whoever owns the source.
     external = value.caller_owned and value.buffer.device == batch.buffer.device
     if not call.compiling and output.sources is UNKNOWN and output.batch_size == call.batch_size:
         output.sources = batch.sources
@@ -525,6 +549,7 @@ def _as_view(call: Call, value: Operand | None, batch: Batch | None, output: Bat
 
 def _as_tensor(output: Batch) -> Tensor:
     """Return the only sample of a batch."""
+    # The sample was skipped: there is nothing that could be returned in its place.
     if not output.batch_size and output.failures:
         raise RuntimeError(f"{output.failures.op}: a single sample cannot be skipped: {output.errors[0].reason}")
     values = output.buffer[0] if output.ragged_shapes is None else output.buffer.view(output.ragged_shapes[0].tolist())

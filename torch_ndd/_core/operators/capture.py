@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 from ...types import DataType
-from ..context.context import EvalContext, EvalMode, current_mode, register, unregister
+from ..context.context import EvalContext, EvalMode, register, thread_state, unregister
 from ..context.device import Device
 from ..context.rng import RNG, WORDS_PER_CALL, get_default_rng
 from ..values.operand import Operand, loop
@@ -123,6 +123,7 @@ class LoopRecorder:
         self._ahead, self._next_ahead = self._next_ahead, {}
         self._token = object()
         self._counts, self._replaced = {}, set()
+        # Assumes that each step draws as many words as the last one; skip_if_at() finds out when it does not.
         for number, (rng, position) in list(self._drawn.items()):
             self._strides[number] = rng._position - position
             self._drawn[number] = (rng, rng._position)
@@ -136,12 +137,13 @@ class LoopRecorder:
     @property
     def has_calls(self) -> bool:
         """Return whether there is anything to issue ahead now."""
-        return self._step > 1 and current_mode() == EvalMode.eager and any(call.trusted for call in self._calls.values())
+        return self._step > 1 and thread_state.mode == EvalMode.eager and any(call.trusted for call in self._calls.values())
 
     def call_ahead(self, outputs: Any) -> None:
         """Issue the calls of this step for the next one, which has these outputs of the reader."""
         parts: dict[int, Any] = {0: _parts(outputs)}
         context = EvalContext.current()
+        # Without the recorder, so that the calls are not taken for calls of the body.
         recorder, loop.recorder = loop.recorder, None
         try:
             for call in self._calls.values():  # in the order of the step: inputs come before the calls that take them
@@ -186,16 +188,20 @@ class LoopRecorder:
             self._drawn.setdefault(rng._number, (rng, rng._position))
         call.step = self._step
         ahead = self._ahead.pop(call.number, None)
+        # What was issued ahead is used only if nothing that it depends on has changed since.
         if ahead is not None and self._is_usable(call, ahead, rng):
             call.misses = 0
+            # From here on the result is the program's: errors name its line, and the end of a context waits for it.
             for pending in _pending(ahead.results):
                 pending._site = caller()
                 register(pending)
             results = ahead.results
         else:
+            # Wasted work is counted, so that a call whose results are never used is not issued ahead forever.
             call.misses += ahead is not None
             self._replaced.add(call.number)
             results = _execute(function, inputs, arguments)
+            # Calls on a GPU are queued anyway, ahead of the device: issuing them earlier gains nothing.
             if any(value.buffer.device.type == "cuda" for value in _parts(results).values() if _has_buffer(value)):
                 self._execute_plainly()
         self._mark(results, call.number)
@@ -207,7 +213,7 @@ class LoopRecorder:
         self._calls, self._ahead, self._next_ahead = {}, {}, {}
 
     def _is_usable(self, call: _BodyCall, ahead: _Ahead, rng: RNG | None) -> bool:
-        if current_mode() != EvalMode.eager or ahead.context is not EvalContext.current() or call.refs & self._replaced:
+        if thread_state.mode != EvalMode.eager or ahead.context is not EvalContext.current() or call.refs & self._replaced:
             return False
         if rng is None:
             return True
@@ -226,6 +232,7 @@ class LoopRecorder:
             named = {key: self._identify(value, refs) for key, value in arguments.items() if not (draws and key == "rng")}
         except Unknown:
             return None
+        # Equal calls of one step are told apart by their order.
         signature = (name, tuple(pair[0] for pair in pairs), tuple((key, pair[0]) for key, pair in named.items()), rng and rng._number)
         count = self._counts[signature] = self._counts.get(signature, 0) + 1
         call = self._calls.get((signature, count))
@@ -245,6 +252,7 @@ class LoopRecorder:
 
         ``refs`` collects the numbers of the calls that it comes from, and ``_SAME_OBJECT``.
         """
+        # As hexadecimal digits, so that NaN equals itself and 0.0 differs from -0.0.
         if isinstance(value, float | np.floating):
             return (type(value), float(value).hex()), value
         if isinstance(value, _IMMUTABLE):
@@ -254,7 +262,9 @@ class LoopRecorder:
             return (type(value), *(pair[0] for pair in pairs)), type(value)(pair[1] for pair in pairs)
         if isinstance(value, Operand):
             origin = value._origin
+            # A result of this step: the next step's one is known by the call and the part that it comes from.
             if origin is not None and origin.step is self._token:
+                # The body has written to the value or relabeled it: the next step's one would lack that change.
                 if origin.version != _version(value) or origin.layout != value._layout:
                     raise Unknown
                 refs.add(origin.ref.call)
@@ -264,6 +274,7 @@ class LoopRecorder:
         if isinstance(value, np.ndarray) and value.nbytes <= _MAX_BYTES and value.dtype.kind in "biuf":
             return (np.ndarray, value.dtype.str, value.shape, value.tobytes()), value.copy()
         if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.nbytes <= _MAX_BYTES:
+            # A copy, because the body may write to the tensor before the next step compares it.
             copy = value.detach().clone(memory_format=torch.contiguous_format)
             return (torch.Tensor, value.dtype, tuple(value.shape), copy.view(-1).view(torch.uint8).numpy().tobytes()), copy
         raise Unknown

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What operators are made of: options and signature, the launch that a body returns, and the record of it, from which plans are built."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -93,6 +93,21 @@ Redraw: TypeAlias = Callable[[torch.Tensor | None, torch.Tensor], torch.Tensor]
 Outputs: TypeAlias = Batch | tuple[Batch, ...] | Callable[[Any], Batch]
 
 
+class Derivation(NamedTuple):
+    """How to compute, in a repeated call, what follows from arguments with a value for each sample and from the shapes of a ragged input.
+
+    Attributes:
+        compute: Gets the first input and the arguments by their names. Returns tensors, which the kernel gets first, and the shapes of the output,
+            int64 (N, ndim), or None if they do not depend on what it gets. Raises what the body would raise.
+        count: The number of tensors.
+        names: Arguments that it needs.
+    """
+
+    compute: Callable[[Batch, Mapping[str, torch.Tensor]], tuple[Sequence[torch.Tensor], torch.Tensor | None]]
+    count: int
+    names: frozenset[str] = frozenset()
+
+
 @dataclass
 class Launch:
     """The result of a body whose kernel takes other arguments than the function.
@@ -111,6 +126,8 @@ class Launch:
             sample is empty. Such a call is repeated without the body.
         redraw: For a random operator: computes the first of ``args`` in calls that are repeated without the body. No other argument may depend on
             the words.
+        derivation: Computes the first of ``args`` in calls that are repeated without the body. Nothing else may depend on the shapes of a ragged
+            input, or on the values of those arguments with a value for each sample that the kernel does not get.
     """
 
     out: Outputs
@@ -122,12 +139,11 @@ class Launch:
     mixes: bool = False
     any_shape: bool = False
     redraw: Redraw | None = None
+    derivation: Derivation | None = None
     event: "torch.cuda.Event | None" = None
 
 
-def launch(out: Outputs, args: Sequence[Any] = (), **options: Any) -> Any:
-    """Return a :class:`Launch` from a body whose annotation is the type that the operator returns."""
-    return Launch(out, args, **options)
+launch: Callable[..., Any] = Launch  # for bodies, whose annotation is the type that the operator returns
 
 
 class Record(NamedTuple):
@@ -145,6 +161,7 @@ class Record(NamedTuple):
         words: The words that a random operator has drawn.
         any_shape: See :class:`Launch`.
         redraw: See :class:`Launch`.
+        derivation: See :class:`Launch`.
         is_plain: Whether the call returns its only output and nothing else, each sample computed from the same sample of the inputs.
     """
 
@@ -157,4 +174,5 @@ class Record(NamedTuple):
     words: torch.Tensor | None
     any_shape: bool
     redraw: Redraw | None
+    derivation: Derivation | None
     is_plain: bool

@@ -11,12 +11,13 @@ import torch
 from torch.compiler import is_compiling
 
 from ..values.batch import Batch, new_batch
-from ..values.dispatch import resubmit, resubmit_one
 from ..values.operand import loop
 from ..work.sources import UNKNOWN
 from .call import perform
 from .definition import Record
-from .plans import OperatorCalls, UnknownValue, build_plan, find_pattern, freeze, plans, store_plan
+from .patterns import find_pattern
+from .plan import build_plan, resubmit, resubmit_one
+from .plans import OperatorCalls, UnknownValue, freeze, plans, store_plan
 
 
 class FunctionRecorder:
@@ -87,7 +88,8 @@ def _has_plain_memory(values: torch.Tensor) -> bool:
 def _plan_function(key: Any, record: Record | None, result: torch.Tensor, layout: str | None = None) -> None:
     """Store the plan of a function that has made one call and returned its output as ``result``; without a record it is never repeated."""
     plan = None
-    if record is not None and (pattern := find_pattern(record, record.arguments[:2], ())) is not None:
+    pattern = None if record is None else find_pattern(record, record.arguments[:2], ())
+    if record is not None and pattern is not None and pattern.derivation is None and not pattern.is_packed:
         plan = build_plan(pattern._replace(layout=layout), record, record.arguments[:2], None)
     store_plan(key, None if plan is None else plan._replace(output_shape=result.shape))
 
@@ -156,6 +158,7 @@ def call_on_tensor(function: Callable[..., Any], values: torch.Tensor, args: Seq
             record = None
         _plan_function(key, record, result)
         return result
+    # The function may have seen the tensor with other dimensions, as a batch of one, for example.
     if plan.input_shape == values.shape:
         kernel_input = values
     elif values.is_contiguous():

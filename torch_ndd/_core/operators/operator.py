@@ -12,12 +12,9 @@ import typing
 from collections.abc import Callable
 from typing import Any, Concatenate, TypeVar, overload
 
-import torch
-
 from .. import native
 from ..context.device import DeviceLike as DeviceLike
 from ..values.batch import Batch
-from ..values.operand import loop
 from ..values.tensor import Tensor
 from .arguments import Call, Role, describe_argument, prepare_argument
 from .arguments import Double as Double
@@ -28,12 +25,13 @@ from .arguments import ShapeArg as ShapeArg
 from .arguments import Shared as Shared
 from .arguments import Varying as Varying
 from .arguments import VaryingShape as VaryingShape
-from .call import TAIL, perform
+from .call import TAIL
 from .definition import OPERATORS as OPERATORS
+from .definition import Derivation as Derivation
 from .definition import Operator as Operator
 from .definition import Options
 from .definition import launch as launch
-from .plans import OperatorCalls
+from .plans import make_caller
 from .signatures import OfAnyOutputs, OfOneInput, OfOptionalInput, OfShapeLike, OfTwoInputs, P, PairOfOneInput, TakesMany
 
 T = TypeVar("T", Tensor, Batch)
@@ -76,16 +74,7 @@ class operator(Options):
         if (existing := OPERATORS.get(name)) is not None and existing.body.__module__ != function.__module__:
             raise ValueError(f"operator: {name} is already registered by {existing.body.__module__}; choose another name")
         op = OPERATORS[name] = _define_operator(function, self)
-        calls = OperatorCalls(op)
-
-        @functools.wraps(function)
-        def call(*inputs: Any, **arguments: Any) -> Any:
-            if torch.compiler.is_compiling():  # plans are of eager calls
-                return perform(op, inputs, arguments)
-            if loop.latest is not None and (recorder := loop.recorder) is not None:
-                return recorder.call(op.name, calls, inputs, arguments, op.draws)
-            return calls(inputs, arguments)
-
+        call = functools.wraps(function)(make_caller(op))
         call.__module__ = ".".join(("torch_ndd", *op.name.split(".")[:-1]))
         call.__name__ = call.__qualname__ = op.name.rpartition(".")[2]
         return call

@@ -33,7 +33,7 @@ def open_regular(path: Path, *, dir_fd: int | None = None, follow: bool = True) 
     descriptor = os.open(path, flags, dir_fd=dir_fd)
     # Checked after opening, and on the descriptor: between a check of the path and its opening another process could replace the file.
     try:
-        _check_regular(os.fstat(descriptor), path)
+        check_status(os.fstat(descriptor), path)
         return open(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -42,10 +42,11 @@ def open_regular(path: Path, *, dir_fd: int | None = None, follow: bool = True) 
 
 def check_regular(path: Path) -> None:
     """Raise OSError unless a path that a library is going to open leads to a regular file."""
-    _check_regular(os.stat(path), path)
+    check_status(os.stat(path), path)
 
 
-def _check_regular(status: os.stat_result, path: Path) -> None:
+def check_status(status: os.stat_result, path: Path) -> None:
+    """Raise OSError unless the status of an open file is that of a regular one."""
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     if not stat.S_ISREG(status.st_mode):
@@ -76,7 +77,7 @@ def whole_file(path: Path, *, dir_fd: int | None = None, unfinished_dir_fd: int 
     name = os.fsdecode(path)
     with contextlib.suppress(FileNotFoundError):
         # A pipe or a device of this name must not be replaced by a file.
-        _check_regular(os.stat(path, dir_fd=dir_fd), path)
+        check_status(os.stat(path, dir_fd=dir_fd), path)
     # Hidden, so that a listing of data files does not show it, and random, so that two writers do not meet.
     unfinished = f".{secrets.token_hex(8)}.part"
     if unfinished_dir_fd is None:

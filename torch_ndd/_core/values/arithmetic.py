@@ -22,104 +22,24 @@ from .elementwise import Computation, find_computation, label, on_cpu
 from .extents import Fixed
 from .foreign import import_values
 from .operand import Operand, loop, unwrap
+from .python_operators import PythonOperators
 
 _kernel = native.kernel("arithmetic")
 
 
-class Arithmetic(Operand):
+def arithmetic(operation: str, *operands: Any) -> Any:
+    """Compute ``operation`` on operands, at least one of which is a Tensor or a Batch; see :func:`torch_ndd.ops.math.arithmetic.arithmetic`."""
+    # Looked up once: in a graph it is a constant, and outside it costs a call.
+    compiling = torch.compiler.is_compiling()
+    if not compiling and (recorder := loop.recorder) is not None:
+        return recorder.call("arithmetic", _perform, (operation, *operands), {}, False)
+    return compute(operation, operands, compiling)
+
+
+class Arithmetic(PythonOperators, Operand):
     """An operand with ``+ - * / // % ** & | ^ ~ << >>``, comparisons and ``abs``. Operations between a Tensor and a Batch return a Batch."""
 
-    __hash__ = None  # type: ignore[assignment]
-
-    def __add__(self, other: Any) -> Self:
-        return arithmetic("add", self, other)
-
-    def __radd__(self, other: Any) -> Self:
-        return arithmetic("add", other, self)
-
-    def __sub__(self, other: Any) -> Self:
-        return arithmetic("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Self:
-        return arithmetic("sub", other, self)
-
-    def __mul__(self, other: Any) -> Self:
-        return arithmetic("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Self:
-        return arithmetic("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Self:
-        return arithmetic("truediv", self, other)
-
-    def __rtruediv__(self, other: Any) -> Self:
-        return arithmetic("truediv", other, self)
-
-    def __floordiv__(self, other: Any) -> Self:
-        return arithmetic("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Self:
-        return arithmetic("floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Self:
-        return arithmetic("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Self:
-        return arithmetic("mod", other, self)
-
-    def __pow__(self, other: Any) -> Self:
-        return arithmetic("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Self:
-        return arithmetic("pow", other, self)
-
-    def __and__(self, other: Any) -> Self:
-        return arithmetic("and", self, other)
-
-    def __rand__(self, other: Any) -> Self:
-        return arithmetic("and", other, self)
-
-    def __or__(self, other: Any) -> Self:
-        return arithmetic("or", self, other)
-
-    def __ror__(self, other: Any) -> Self:
-        return arithmetic("or", other, self)
-
-    def __xor__(self, other: Any) -> Self:
-        return arithmetic("xor", self, other)
-
-    def __rxor__(self, other: Any) -> Self:
-        return arithmetic("xor", other, self)
-
-    def __lshift__(self, other: Any) -> Self:
-        return arithmetic("lshift", self, other)
-
-    def __rlshift__(self, other: Any) -> Self:
-        return arithmetic("lshift", other, self)
-
-    def __rshift__(self, other: Any) -> Self:
-        return arithmetic("rshift", self, other)
-
-    def __rrshift__(self, other: Any) -> Self:
-        return arithmetic("rshift", other, self)
-
-    def __eq__(self, other: Any) -> Self:  # type: ignore[override]
-        return arithmetic("eq", self, other)
-
-    def __ne__(self, other: Any) -> Self:  # type: ignore[override]
-        return arithmetic("ne", self, other)
-
-    def __lt__(self, other: Any) -> Self:
-        return arithmetic("lt", self, other)
-
-    def __le__(self, other: Any) -> Self:
-        return arithmetic("le", self, other)
-
-    def __gt__(self, other: Any) -> Self:
-        return arithmetic("lt", other, self)
-
-    def __ge__(self, other: Any) -> Self:
-        return arithmetic("le", other, self)
+    _apply = _reflect = staticmethod(arithmetic)
 
     def __neg__(self) -> Self:
         return arithmetic("neg", self)
@@ -132,15 +52,6 @@ class Arithmetic(Operand):
 
     def __abs__(self) -> Self:
         return arithmetic("abs", self)
-
-
-def arithmetic(operation: str, *operands: Any) -> Any:
-    """Compute ``operation`` on operands, at least one of which is a Tensor or a Batch; see :func:`torch_ndd.ops.math.arithmetic.arithmetic`."""
-    # Looked up once: in a graph it is a constant, and outside it costs a call.
-    compiling = torch.compiler.is_compiling()
-    if not compiling and (recorder := loop.recorder) is not None:
-        return recorder.call("arithmetic", _perform, (operation, *operands), {}, False)
-    return compute(operation, operands, compiling)
 
 
 def _perform(inputs: tuple[Any, ...], arguments: dict[str, Any]) -> Any:

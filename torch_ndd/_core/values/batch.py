@@ -18,7 +18,7 @@ from . import ragged
 from .arithmetic import Arithmetic
 from .collect import collect, fence, is_array
 from .dispatch import output, run
-from .extents import Fixed, confirm_extents, find_lasting_extents, merge_extents, slice_extents
+from .extents import Fixed, confirm_extents, find_lasting_extents, merge_extents, shape_table, slice_extents
 from .foreign import import_values
 from .html import format_values
 from .indexing import has_varying, plain_keys, remaining_layout, take, takes_all, to_numbers, whole, window, windows
@@ -70,6 +70,7 @@ class Batch(Arithmetic):
     def shape(self) -> list[tuple[int, ...]]:
         """Shape of every sample; known before the values."""
         if self.ragged_shapes is None:
+            # The same tuple N times: samples of a dense batch need no conversion each.
             return [tuple(self.buffer.shape[1:])] * self.buffer.shape[0]
         rows = [tuple(row) for row in self.ragged_shapes.tolist()]
         # The shapes of a compiled graph are data; a shared extent in their place avoids a recompilation.
@@ -319,12 +320,7 @@ class Batch(Arithmetic):
         >>> values.torch().tolist(), lengths.torch().tolist(), mask.torch().tolist()
         ([[1, 2], [3, -1]], [[2], [1]], [[True, True], [True, False]])
         """
-        # The kernel takes the value as float32.
-        if not isinstance(value, int | float) or (value == value and float(np.float32(value)) != value):
-            raise ValueError(f"padded: value must be a number that float32 holds exactly, got {value!r}")
-        values, extents, device = self.stack(True, float(value)), self.sample_shapes(), self.buffer.device
-        mask = ragged.mask(extents, values.shape).to(device)
-        return ragged.Padded(values, new_tensor(extents.contiguous().to(device)), new_tensor(mask, values.layout))
+        return ragged.describe_padding(self.stack(True, ragged.check_fill("padded", value)), self.sample_shapes())
 
     def packed(self) -> ragged.Packed:
         """Join sequences of different lengths along their first axis, without a copy: for attention with ``cu_seqlens``.
@@ -343,11 +339,8 @@ class Batch(Arithmetic):
         ([5, 6, 7], [0, 2, 3], 2, [0, 1, 0], [0, 0, 1])
         """
         self = self.settle()
-        shapes, values = self.sample_shapes(), self.buffer
-        if self.ndim == 0 or bool((shapes[:, 1:] != shapes[:1, 1:]).any()):
-            raise ValueError(f"packed: samples must be sequences that differ in their first extent only, got {shapes_text(self.shape)}")
-        rest = shapes[0, 1:].tolist() if len(shapes) else list(values.shape[2:])
-        joined = values.view(int(shapes[:, 0].sum()), *rest)
+        shapes = self.sample_shapes()
+        joined = ragged.join_sequences(self.buffer, shapes)
         return ragged.pack(new_tensor(joined, None, self.pending, ALL_SAMPLES, self.caller_owned), shapes[:, 0])
 
     def nested(self) -> TorchTensor:
@@ -397,6 +390,7 @@ class Batch(Arithmetic):
                 self._take(None, torch.tensor([part.starts]), torch.tensor([part.steps]), result)
         else:
             try:
+                # Each sample has a window of its own, computed for all in one pass of NumPy.
                 starts, steps, extents = windows(self.sample_shapes(), to_numbers(keys))
             except IndexError as error:
                 raise IndexError(with_source(str(error), self.sources)) from None
@@ -416,6 +410,7 @@ class Batch(Arithmetic):
         result = output(
             empty_packed, extents, whole.dtype, whole.buffer.device, remaining_layout(whole.layout, keys), slice_extents(whole.shape, keys)
         )
+        # Every part is taken from the same sample, number 0 of a batch of one.
         index = torch.zeros(size, dtype=torch.int64)
         arguments = (whole.buffer[None], None, index, starts, steps, result.buffer, result.ragged_shapes)
         result.pending = run(take, arguments, [(whole, whole._sample)], result.buffer)
@@ -517,13 +512,7 @@ def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: t
             return new_batch(torch.ops.ndd.empty_equal(sizes, shape[unknown[0]], dtype, device), None, layout)
         columns = [extent if isinstance(extent, torch.Tensor) else torch.full((batch_size,), extent, dtype=torch.int64) for extent in shape]
         return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout, fixed)
-    rows = np.empty((batch_size, len(shape)), np.int64)
-    for k, extent in enumerate(shape):
-        # An extent of 2**63 does not fit the table, which would raise OverflowError.
-        if not isinstance(extent, torch.Tensor) and extent >= 2**63:
-            raise MemoryError(f"not enough memory for an output with an extent of {extent}")
-        rows[:, k] = extent.numpy() if isinstance(extent, torch.Tensor) else extent
-    return empty_packed(torch.from_numpy(rows), dtype, device, layout, fixed)
+    return empty_packed(shape_table(batch_size, shape), dtype, device, layout, fixed)
 
 
 def empty_packed(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device, layout: str | None = None, fixed: Fixed | None = None) -> Batch:
@@ -592,6 +581,7 @@ def _create(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | N
         target = torch.device("cpu") if device is None else torch_device(device)
         shapes = torch.empty((0, len(layout or "")), dtype=torch.int64)
         return new_batch(torch.empty(0, dtype=types.to_dtype(dtype), device=target), shapes, layout or None)
+    # Samples in a list may have any device, dtype and pending work; what they share is found there.
     values, shapes, layout, pending, external, fixed, sources = collect(samples, dtype, device, layout, share)
     result = new_batch(values, shapes, layout, pending, external, fixed)
     if sources is not UNKNOWN:

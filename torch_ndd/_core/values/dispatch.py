@@ -8,7 +8,7 @@ import torch
 
 from .. import native
 from ..context import pools
-from ..context.context import EvalMode, current_mode
+from ..context.context import EvalMode, thread_state
 from ..native import CPU
 from ..process import shutdown
 from ..work.cuda_work import StreamWork, Switch, join_queue, on_stream, other_launch_stream, stream_work
@@ -31,7 +31,7 @@ def submit(
         shutdown.park_daemon()
     if pools.unsettled:
         pools.settle()
-    mode = EvalMode.sync_cpu if external else current_mode()
+    mode = EvalMode.sync_cpu if external else thread_state.mode
     # On the CPU the two synchronous modes are one.
     level = 3 if mode >= EvalMode.sync_cpu else mode
     try:
@@ -75,53 +75,6 @@ def launch(
     _, work = queue.add(reads, lambda hosts: (None, submit(kernel, arguments, hosts, False, sources)), filled)
     assert work is not None
     return work
-
-
-def relaunch(
-    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
-) -> tuple[torch.Tensor | None, StreamWork | None]:
-    """Run a native plan of a CUDA kernel, as :func:`launch` runs a kernel. Return the output, None if the plan does not fit, and the work."""
-    queue = join_queue(reads, external)
-    if queue is None:
-        output, _ = resubmit(plan, tensors, [], False, sources)
-        return output, None if output is None else stream_work([output])
-    return queue.add(reads, lambda hosts: resubmit(plan, tensors, hosts, False, sources))
-
-
-_again, _again_with = torch.ops.ndd.again.default, torch.ops.ndd.again_with.default
-
-
-def resubmit(
-    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
-) -> tuple[torch.Tensor | None, Pending | None]:
-    """Run a native plan on other tensors, as :func:`submit` runs a kernel. Return the output, None if the plan does not fit, and the pending work."""
-    # The first lines repeat those of submit(): with cold caches a shared function takes 5 to 10 us of the 200 of a call.
-    if shutdown.exiting:
-        shutdown.park_daemon()
-    if pools.unsettled:
-        pools.settle()
-    mode = EvalMode.sync_cpu if external else current_mode()
-    level = 3 if mode >= EvalMode.sync_cpu else mode
-    count = len(tensors)
-    if count <= 2 and len(reads) <= 1:
-        read, sample = (reads[0][0].handle, reads[0][1]) if reads else (0, 0)
-        out, handle = _again_with(plan, tensors[0] if count else None, tensors[1] if count == 2 else None, level, read, sample)
-    else:
-        out, handle = _again(plan, tensors, [number for pending, sample in reads for number in (pending.handle, sample)], level)
-    return out, finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
-
-
-def resubmit_one(plan: int, tensor: torch.Tensor, external: bool, sources: Sequence[str]) -> tuple[torch.Tensor | None, Pending | None]:
-    """Do the same for a single tensor with no pending work."""
-    # A function of its own: repeated functionals of torchvision take 10.1 instead of 10.9 us with cold caches.
-    if shutdown.exiting:
-        shutdown.park_daemon()
-    if pools.unsettled:
-        pools.settle()
-    mode = EvalMode.sync_cpu if external else current_mode()
-    level = 3 if mode >= EvalMode.sync_cpu else mode
-    out, handle = _again_with(plan, tensor, None, level, 0, 0)
-    return out, finish_call(handle, mode, [], sources) if handle else None
 
 
 def output(allocate: Callable[..., Buffer], shape: Any, dtype: torch.dtype, device: torch.device, *more: Any) -> Buffer:

@@ -8,6 +8,9 @@ be equal are not included, because a graph would be recompiled for every other b
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+import torch
+
 from .indexing import bounds, takes_all
 
 # For each axis of the samples the extent that they share, or None.
@@ -55,3 +58,14 @@ def _slice_extent(extent: int | None, key: slice) -> int | None:
 
 def _are_numbers(numbers: Iterable[Any]) -> bool:
     return all(number is None or isinstance(number, int) for number in numbers)
+
+
+def shape_table(batch_size: int, shape: Sequence["int | torch.Tensor"]) -> torch.Tensor:
+    """Return the shapes of samples, int64 (N, ndim), from their extents: numbers, or int64 tensors (N,) with one per sample."""
+    rows = np.empty((batch_size, len(shape)), np.int64)
+    for k, extent in enumerate(shape):
+        # An extent of 2**63 does not fit the table, which would raise OverflowError.
+        if not isinstance(extent, torch.Tensor) and extent >= 2**63:
+            raise MemoryError(f"not enough memory for an output with an extent of {extent}")
+        rows[:, k] = extent.numpy() if isinstance(extent, torch.Tensor) else extent
+    return torch.from_numpy(rows)

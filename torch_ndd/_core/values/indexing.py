@@ -137,10 +137,12 @@ def window(shape: Iterable[int], keys: tuple[Any, ...]) -> Window:
             result.steps.append(step)
             result.extents.append(extent)
         else:
+            # Negative numbers count from the end.
             index = key + size if key < 0 else key
             if not 0 <= index < size:
                 raise IndexError(f"Index {index} is out of bounds for dimension {axis} with size {size}")
             result.starts.append(index)
+            # A step of 0: the axis has one element, and is left out of the result.
             result.steps.append(0)
     return result
 
@@ -149,6 +151,7 @@ def windows(shapes: torch.Tensor, keys: tuple[Any, ...]) -> tuple[torch.Tensor, 
     """Return :func:`window` of ragged samples, int64 (N, ndim): starts, steps and extents, int64 (N, ...). A key may be a tensor (N,)."""
     starts, steps, extents = [], [], []
     for axis, key in enumerate(keys):
+        # Each line below is one operation for all samples, since a loop over them in Python would take microseconds each.
         size = shapes[:, axis]
         if not isinstance(key, slice):
             index = _count_from_start(size, key)
@@ -180,12 +183,14 @@ def _range(size: torch.Tensor, key: slice) -> tuple[torch.Tensor, torch.Tensor, 
     """Return first position, step and number of positions of a slice of axes with these sizes."""
     step = 1 if key.step is None else key.step
     if isinstance(step, int):
+        # Backward slices begin at the last element and end before the first, at -1.
         back = int(step < 0)
         first, last = (size - 1, -torch.ones_like(size)) if back else (torch.zeros_like(size), size)
         sign, step = (-1 if back else 1), torch.full_like(size, step)
     else:
         if not torch.compiler.is_compiling() and bool((step == 0).any()):
             raise ValueError("slice step cannot be zero")
+        # Some samples forward, others backward.
         back = (step < 0).to(torch.int64)
         first, last = torch.where(step < 0, size - 1, 0), torch.where(step < 0, -1, size)
         sign = torch.sign(step)

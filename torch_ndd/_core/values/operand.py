@@ -9,7 +9,6 @@ from typing import Any, ClassVar, TypeAlias
 import torch
 from typing_extensions import Self
 
-from .. import native
 from ..context.device import Device, DeviceLike, torch_device
 from ..work import upload
 from ..work.bad_samples import BadSample, Failures
@@ -56,6 +55,7 @@ class Operand:
     caller_owned: bool
     _sample: int = SAME_SAMPLE  # the index of this sample in the pending work, or which of its samples it has
     sources: Sequence[str] = UNKNOWN  # of each sample
+    holds_paths: bool = False  # the bytes are paths of local files, which the operator opens itself
     failures: Failures | None = None  # of the decoder that returned this
     _row: TorchTensor | None = None  # of a number in arithmetic: its value as a batch of one sample
     _on_gpus: Mapping[torch.device, "Operand"] = MappingProxyType({})  # copies of such a number
@@ -144,7 +144,7 @@ class Operand:
         if not torch.compiler.is_compiling():
             if (recorder := loop.recorder) is not None and recorder.counts_writes and not values.is_inference():
                 torch.autograd.graph.increment_version(values)  # NumPy and DLPack do not count their writes
-            if native.pinned_sizes and values.device.type == "cpu":
+            if values.device.type == "cpu" and upload.has_reads():
                 upload.note_exposed(values)
         return values
 

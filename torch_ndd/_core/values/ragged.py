@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
+from .printing import shapes_text
 from .tensor import Tensor, new_tensor
 
 
@@ -34,6 +35,20 @@ def largest(shapes: torch.Tensor) -> list[int]:
     return shapes.amax(0).tolist() if len(shapes) else [0] * shapes.shape[1]
 
 
+def check_fill(op: str, value: float) -> float:
+    """Return a fill value. Raise ValueError unless the kernel, which takes float32, gets it exactly."""
+    if not isinstance(value, int | float) or (value == value and float(np.float32(value)) != value):
+        raise ValueError(f"{op}: value must be a number that float32 holds exactly, got {value!r}")
+    return float(value)
+
+
+def describe_padding(values: Tensor, extents: torch.Tensor) -> Padded:
+    """Return padded samples (N, ...) with their extents, int64 (N, ndim), and the mask of their data."""
+    device = values.buffer.device
+    inside = mask(extents, values.shape).to(device)
+    return Padded(values, new_tensor(extents.contiguous().to(device)), new_tensor(inside, values.layout))
+
+
 def mask(extents: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Return a mask of this shape (N, ...), True where samples with these extents (N, ...) have data."""
     if not torch.compiler.is_compiling():  # one pass: those below took a third of the time of padded spectrograms
@@ -46,6 +61,15 @@ def mask(extents: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         along = torch.arange(largest_extent) < extents[:, axis : axis + 1]
         inside &= along.reshape(shape[0], *(largest_extent if k == axis else 1 for k in range(len(shape) - 1)))
     return inside
+
+
+def join_sequences(values: torch.Tensor, shapes: torch.Tensor) -> torch.Tensor:
+    """Return a view of a batch's buffer in which its samples are one sequence."""
+    if shapes.shape[1] == 0 or bool((shapes[:, 1:] != shapes[:1, 1:]).any()):
+        found = shapes_text([tuple(row) for row in shapes.tolist()])
+        raise ValueError(f"packed: samples must be sequences that differ in their first extent only, got {found}")
+    rest = shapes[0, 1:].tolist() if len(shapes) else list(values.shape[2:])
+    return values.view(int(shapes[:, 0].sum()), *rest)
 
 
 def pack(values: Tensor, lengths: torch.Tensor) -> Packed:

@@ -9,7 +9,7 @@ import torch
 
 from ... import types
 from .. import native
-from ..context.context import EvalMode, current_mode
+from ..context.context import EvalMode, thread_state
 from ..context.device import Device, DeviceLike, torch_device
 from ..work.call_sites import called_at, caller, traceback_of
 from ..work.pending import Pending
@@ -154,6 +154,7 @@ class Tensor(Arithmetic):
         view = part.view(self.buffer)
         if torch.compiler.is_compiling() and view is not None:
             return new_tensor(view.contiguous(), layout)
+        # A view of pending values is as pending as they are. The caller's memory is copied: the caller may overwrite it.
         if view is not None and view.is_contiguous() and not self.caller_owned:
             result = new_tensor(view, layout, self.pending, self._sample)
         else:
@@ -277,10 +278,11 @@ class Unusable(Tensor):
 
 def unusable(error: Exception, dtype: torch.dtype, ndim: int, layout: str | None, device: Device) -> Tensor:
     """Return a Tensor that raises the error, with the line of the call, when it is used. In the synchronous modes the call raises it."""
-    if current_mode() >= EvalMode.sync_cpu:
+    if thread_state.mode >= EvalMode.sync_cpu:
         raise error
     result = Unusable.__new__(Unusable)
     site = caller()
+    # The site is taken now: when the result is used, the program is elsewhere.
     result._error, result._called_at = error.with_traceback(traceback_of(site)), called_at(site)
     result._known = (dtype, ndim, device)
     result._layout, result.pending, result.caller_owned, result._sample = layout, None, False, 0
@@ -350,7 +352,7 @@ def tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, layou
     result = as_tensor(data, dtype, device, layout, pad)
     if result.caller_owned or isinstance(data, Operand):
         return result.copy_values()
-    if current_mode() >= EvalMode.sync_cpu:
+    if thread_state.mode >= EvalMode.sync_cpu:
         result.evaluate()
     return result
 

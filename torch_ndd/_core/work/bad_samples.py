@@ -35,7 +35,7 @@ class UnreadableSamples(Exception):
 
 
 class LeftOut(UnreadableSamples):
-    """Samples that a reader leaves out as it was told to: others take their places, and they are no errors."""
+    """Samples that a reader leaves out as it was told to: others take their places, and nothing is raised."""
 
 
 class Failures:

@@ -19,8 +19,8 @@ import torch
 
 from .. import native
 from ..context import streams
-from ..context.context import EvalMode, current_mode
-from ..context.cuda import Stream
+from ..context.context import EvalMode, thread_state
+from ..context.cuda import Stream, new_torch_stream
 from ..process.weak import WeakValues
 from .pending import Pending
 
@@ -33,12 +33,17 @@ class StreamWork(Pending):
     stays = True  # each stream that uses the result has to wait
 
     def __init__(
-        self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor], event: torch.cuda.Event | None = None, owner: Stream | None = None
+        self,
+        stream: torch.cuda.Stream,
+        tensors: Sequence[torch.Tensor],
+        event: torch.cuda.Event | None = None,
+        owner: Stream | None = None,
+        captured: bool | None = None,  # whether torch's current stream is being captured, if the caller knows
     ) -> None:
         self._stream = stream
         self._owner = owner  # of a stream of the user, which must exist when the event is recorded
         self._tensors = tensors
-        self._captured = torch.cuda.is_current_stream_capturing()
+        self._captured = torch.cuda.is_current_stream_capturing() if captured is None else captured
         self._event = event
         self._joined: frozenset[int] = frozenset()
         self._handle = next(_numbers)  # after the launch: see _record_after()
@@ -139,14 +144,14 @@ class QueuedWork(StreamWork):
 
     def __init__(self, stream: torch.cuda.Stream, tensors: Sequence[torch.Tensor], event: torch.cuda.Event, host: Pending) -> None:
         super().__init__(stream, tensors, event)
-        self._issued, self.host = event, host
+        self.issued, self.host = event, host
 
     def wait(self) -> None:
         """Wait until everything has been issued, which is the CPU's part of it; then like any launch. Raise the errors of the CPU's part."""
         was_issued = self.host.has_ended()
         self.host.wait()
         if not was_issued and torch.cuda.is_current_stream_capturing():
-            _wait_for_event(self._issued.cuda_event)  # torch.cuda.graph() could not wait for it when the capture began
+            _wait_for_event(self.issued.cuda_event)  # torch.cuda.graph() could not wait for it when the capture began
         super().wait()
 
     def find_unissued(self) -> "QueuedWork | None":
@@ -256,14 +261,25 @@ def join_queue(reads: Sequence[tuple[Pending, int]], external: bool) -> LaunchQu
     queue = _queues[index, handle] if is_queued(index, handle) else None
     if queue is None and not reads:
         return None
-    makes_now = external or current_mode() >= EvalMode.sync_cpu or _local.stream != (index, handle)
-    if makes_now or any(_waits_for_python(_host_of(work).handle) for work, _ in reads):
+    makes_now = external or thread_state.mode >= EvalMode.sync_cpu or _local.stream != (index, handle)
+    if makes_now or not all(can_run_later(work) for work, _ in reads):
         for work, _ in reads:
             work.wait()
         if queue is not None:
             queue.drain()
         return None
-    return queue or _queues.setdefault((index, handle), LaunchQueue(torch.cuda.current_stream(index)))
+    return queue or queue_of(torch.cuda.current_stream(index))
+
+
+def queue_of(stream: torch.cuda.Stream) -> LaunchQueue:
+    """Return the queue of a stream on which the program itself does not work."""
+    key = (stream.device_index, stream.cuda_stream)
+    return _queues.get(key) or _queues.setdefault(key, LaunchQueue(stream))
+
+
+def can_run_later(work: Pending) -> bool:
+    """Return whether a launch may wait in a queue for work of the CPU: not for Python functions, which may themselves wait for launches."""
+    return not _waits_for_python(_host_of(work).handle)
 
 
 def is_queued(device: int, stream: int) -> bool:
@@ -336,7 +352,7 @@ class on_stream:
                 tensor.record_stream(ours)
             if self._external and self._foreign:
                 self._theirs.wait_stream(ours)
-        if error[0] is None and current_mode() == EvalMode.sync_full:
+        if error[0] is None and thread_state.mode == EvalMode.sync_full:
             (ours or torch.cuda.current_stream(self._device)).synchronize()
 
 
@@ -395,14 +411,14 @@ def on_decode_stream(device: torch.device) -> Iterator[None]:
     graph, which has no part for the CPU.
     """
     if torch.cuda.is_current_stream_capturing():
-        raise RuntimeError("images cannot be decoded within a CUDA graph; decode before the capture, into a buffer that the graph reads")
+        raise RuntimeError("images and videos cannot be decoded within a CUDA graph; decode before the capture, into a buffer that the graph reads")
     index = torch.cuda.current_device() if device.index is None else device.index
     stream = _decode_streams.get(index)
     if stream is None:
-        stream = _decode_streams[index] = torch.cuda.Stream(index)
+        stream = _decode_streams[index] = new_torch_stream(index)
     with torch.cuda.stream(stream):
         yield
-    if current_mode() == EvalMode.sync_full:
+    if thread_state.mode == EvalMode.sync_full:
         stream.synchronize()
 
 

@@ -83,9 +83,11 @@ class Stats(NamedTuple):
             return "Nothing was loaded yet."
         total = self.wait + self.model
         waited = f"the model waits {self.waited:.0%} of the time for its batches"
+        # The order of the checks matters: each excludes a cause that would also explain the figures of the next ones.
         if self.waited < 0.05:
             return f"The model is the limit: {waited}; faster loading would gain nothing."
         # Fractions of the threads' time that this loader's work, and other work, took.
+        # At most 1: work on threads of other libraries counts too.
         busy, elsewhere = (min(1.0, spent / (threads * total)) for spent in (self.decode + self.augment, self.others))
         if busy > 0.7:
             decoding, most = self.decode / (self.decode + self.augment), self._most()
@@ -105,6 +107,7 @@ class Stats(NamedTuple):
                 f"Other work is the limit: {waited}, {threads} threads are busy for {elsewhere:.0%} with other work of this process, such as other "
                 f"loaders, and for {busy:.0%} with this loader's; look at that first."
             )
+        # Reading and fn overlap with the model; only where one of them takes most of the time does it explain the waiting.
         if self.read > max(self.call, 0.5 * total):
             what, advice = reading
             return f"Reading is the limit: {waited}, {self.read / total:.0%} of the time the loader waits for {what}; {advice}."
@@ -125,6 +128,7 @@ class Stats(NamedTuple):
         """Return what makes decoding itself shorter."""
         advice = []
         if self.decoded_again > self.images / 4:
+            # How often each file was decoded, on average.
             times = self.images / (self.images - self.decoded_again)
             advice.append(f"decode each file once instead of {times:.3g} times and take all crops from its pixels")
         each, delivered = self.image_bytes / max(1, self.images), self.bytes / max(1, self.samples)
@@ -147,6 +151,7 @@ class Stats(NamedTuple):
         why = "for the next epochs" if self.repeats < 1.5 else f"because each file is decoded {self.repeats:.3g} times in an epoch"
         if epoch is None or not self.samples:
             return [f"keep decoded images {why} (decoders.cache, {_readable(each)} an image)"]
+        # Images of an epoch, from those of the samples so far; each file counts once.
         count = round((self.images - self.decoded_again) / self.samples * epoch / self.repeats)
         return [f"keep decoded images {why} (decoders.cache, {_readable(each * count)} for the {count} images of an epoch)"]
 
@@ -253,6 +258,7 @@ class Stopwatch:
 
     def note_decoding(self, address: int, images: int, scaled: bool) -> None:
         """Note that images are to be decoded, which lie at this address."""
+        # Addresses identify batches, because the files of a call of fn stay in memory until it ends.
         if address in self._decoding:
             self._decoded_again += images
         self._decoding.add(address)
@@ -316,6 +322,7 @@ class Stopwatch:
         if not own:
             return []
         first = min(span.begin for span in own)
+        # Names of operators may have blanks, the three numbers after them do not.
         lines = (line.rsplit(" ", 3) for line in native.spans().decode().splitlines())
         of_threads = [Span(op, f"thread {thread}", int(begin), int(end)) for op, thread, begin, end in lines]
         return own + [span for span in of_threads if span.end > first]

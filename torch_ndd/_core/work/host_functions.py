@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import native
 from ..context import context
-from ..context.context import EvalMode, current_mode
+from ..context.context import EvalMode, thread_state
 from ..context.pools import get_num_threads
 from ..process import shutdown, workers
 from ..process.workers import Workers
@@ -80,6 +80,7 @@ class _Task:
                     self._report(0, self._samples, _INPUTS_FAILED, "", 0)
                     return
             while (i := next(self._next)) < self._samples:
+                # A daemon thread may be stopped anywhere while the interpreter ends.
                 if workers.ending and threading.current_thread().daemon:
                     self.abandon("the program ends")
                     return
@@ -93,6 +94,7 @@ class _Task:
             self._function(i)
         except BaseException as error:  # including SystemExit, which has no handler on this thread
             self._work.errors[i] = error
+            # Native code knows the exception by its place in KINDS, 1 for RuntimeError.
             kind = 1 + next((k for k, error_type in enumerate(KINDS) if k and isinstance(error, error_type)), 0)
             text = f"{self._op}: sample {i}: {type(error).__name__}: {error}{_place(error)}"
         self._report(i, 1, kind, text, time.perf_counter_ns() - begin)
@@ -152,6 +154,7 @@ def queue(
         native.external(op.encode(), samples)
         handle = native.end()
     except BaseException:
+        # Close the call, or it would absorb the next kernel of this thread. The lowest bit of a handle is a flag.
         native.release(native.end() & ~1)
         raise
     inputs = [pending for pending, _ in reads]
@@ -164,12 +167,13 @@ def queue(
         else:
             threads = max(1, get_num_threads())
             pool = _pool(threads)
+            # Each thread takes samples until none is left.
             for _ in range(min(samples, threads)):
                 pool.submit(task.run).add_done_callback(task.abandon_on_cancel)
     except BaseException:  # Ctrl-C, mostly
         task.abandon("it was interrupted")
         raise
-    if external or current_mode() >= EvalMode.sync_cpu:
+    if external or thread_state.mode >= EvalMode.sync_cpu:
         work.end_of_call()
         return None
     context.register(work)

@@ -339,7 +339,7 @@ if {loop}.jumped:
         node.body = [filler.visit(inner) for inner in looped.body]
         node.orelse = self._rewrite_block(node.orelse)
         before = f"{loop} = {RUNTIME}.Loop({tuple(map(self._mangle, names))})"
-        # Behind the loop, and so behind its `else`, which is part of the node.
+        # After the loop, and so after its `else`, which is part of the node.
         after = f"if {loop}.close({variables}):\n    {self._restore_code(loop, names, '    ')}\nif {loop}.dead: raise {RUNTIME}.Exit"
         return [*_parse_at(before, place), node, *_parse_at(after, place)]
 

@@ -19,7 +19,7 @@ from .._graph.graph import Graph, Operation, Step, current_graph
 from .._graph.operations import on_device, target_device
 from .._inputs.feeding import import_batch
 from ..data_node import as_node, create
-from ..tensors._single import is_capsule
+from ..tensors._single import describe_type, is_capsule
 from .calls import device_of, has_nodes
 
 _IGNORED = ("bytes_per_sample_hint", "seed", "synchronize_stream")
@@ -58,6 +58,7 @@ class FunctionOperation(Operation):
         if self.batch_processing:
             outputs = self._check_outputs(self._call_function(columns))
         else:
+            # Checked before each sample, so that the end of the program does not wait for a whole batch.
             rows = [self._check_outputs(self._call_function([column[i] for column in columns]), i) for i in range(size) if not workers.ending]
             if workers.ending:
                 raise RuntimeError("the program is ending")
@@ -69,6 +70,7 @@ class FunctionOperation(Operation):
         try:
             return self.function(*arguments)
         except Exception as error:
+            # Without the frame of this method.
             text = "".join(traceback.format_exception(type(error), error, error.__traceback__.tb_next if error.__traceback__ else None))
             raise RuntimeError(f"the Python function raised {type(error).__name__}: {error}\n\n{text}") from error
 
@@ -78,7 +80,7 @@ class FunctionOperation(Operation):
         where = "" if sample is None else f" for sample {sample}"
         if not count:
             if result is not None:
-                raise RuntimeError(f"the Python function returned {_describe_type(result)}{where}, but num_outputs=0: it must return None")
+                raise RuntimeError(f"the Python function returned {describe_type(result)}{where}, but num_outputs=0: it must return None")
             return ()
         if isinstance(result, tuple):
             if len(result) != count:
@@ -86,7 +88,7 @@ class FunctionOperation(Operation):
             return result
         if count > 1:
             raise RuntimeError(
-                f"the Python function returned {_describe_type(result)}{where}: with num_outputs={count} it must return a tuple of {count} outputs"
+                f"the Python function returned {describe_type(result)}{where}: with num_outputs={count} it must return a tuple of {count} outputs"
             )
         return (result,)
 
@@ -96,9 +98,10 @@ class FunctionOperation(Operation):
         if isinstance(values, list):
             for i, sample in enumerate(values):
                 if not self.accepts(sample):
-                    raise RuntimeError(f"{what} must have {self.form}, got {_describe_type(sample)} for sample {i}")
+                    raise RuntimeError(f"{what} must have {self.form}, got {describe_type(sample)} for sample {i}")
         elif not self.accepts(values):
-            raise RuntimeError(f"{what} must be a list of {self.form} or one with all samples, got {_describe_type(values)}")
+            raise RuntimeError(f"{what} must be a list of {self.form} or one with all samples, got {describe_type(values)}")
+        # Copied, because the function may keep and change its results.
         batch = import_batch(what, values, max(size, len(values) if isinstance(values, list) else 0), share=False)
         if batch.batch_size != size:
             raise RuntimeError(f"{what} has {batch.batch_size} samples, but there are {size}")
@@ -136,10 +139,6 @@ class CapsuleFunctionOperation(FunctionOperation):
         return is_capsule(value)
 
 
-def _describe_type(value: Any) -> str:
-    return "None" if value is None else f"an object of type {type(value).__name__}"
-
-
 class PythonFunction:
     """An operator that calls ``function``. See :func:`python_function` for the arguments; ``name`` and ``output_layouts`` may be given to the call.
 
@@ -157,7 +156,7 @@ class PythonFunction:
         self, function: Callable[..., Any], num_outputs: int = 1, device: str | None = "cpu", batch_processing: bool = False, **arguments: Any
     ) -> None:
         if not callable(function):
-            raise TypeError(f"{self._title}: function must be callable, got {_describe_type(function)}")
+            raise TypeError(f"{self._title}: function must be callable, got {describe_type(function)}")
         if isinstance(num_outputs, bool) or not hasattr(num_outputs, "__index__"):
             raise TypeError(f"{self._title}: num_outputs must be an int, got {num_outputs!r}")
         if num_outputs < 0:

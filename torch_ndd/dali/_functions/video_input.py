@@ -2,11 +2,14 @@
 """``fn.experimental.inputs.video``: videos that are fed as files and returned in batches of sequences."""
 
 from collections import deque
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
 
+from ..._core.context.device import torch_device
+from ..._core.native import CPU
+from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, new_batch
 from ...decoders._video import Video
 from .._graph.errors import wrap_error
@@ -16,7 +19,7 @@ from .._inputs.feeding import import_batch
 from ..data_node import DataNode, create
 from .calls import device_of
 
-_POLICIES = ("partial", "pad")
+LastSequencePolicy = Literal["partial", "pad"]
 _BLACK = torch.zeros(3, dtype=torch.uint8)
 
 
@@ -57,7 +60,8 @@ class VideoInputOperation(Operation):
         """Return the next sequences of the current video, or the first ones of the next."""
         try:
             if self._video is None:
-                self._video, self._position = Video(self._fed.popleft()), 0
+                device = CPU if self._target is None else torch_device(self._target)
+                self._video, self._position = Video(self._fed.popleft(), device=device), 0
             video, begin = self._video, self._position
             end = min(begin + self._size * self.frames, video.count)
             # Before decoding: a header may promise any number of pixels.
@@ -94,7 +98,7 @@ def video(
     affine: bool = True,
     blocking: bool = False,
     bytes_per_sample_hint: Any = (0,),
-    last_sequence_policy: str = "partial",
+    last_sequence_policy: LastSequencePolicy = "partial",
     no_copy: bool = False,
     preserve: bool = False,
     sequence_length: int,
@@ -115,8 +119,7 @@ def video(
         RuntimeError: when the pipeline runs, for a file that is not a video, or without a video.
     """
     title = "fn.experimental.inputs.video"
-    if last_sequence_policy not in _POLICIES:
-        raise ValueError(f'{title}: last_sequence_policy must be "partial" or "pad", got {last_sequence_policy!r}')
+    check_choice(title, "last_sequence_policy", last_sequence_policy, get_args(LastSequencePolicy), ValueError)
     if isinstance(sequence_length, bool) or not isinstance(sequence_length, int) or sequence_length < 1:
         raise ValueError(f"{title}: sequence_length must be a positive int, got {sequence_length!r}")
     constants = {"sequence_length": sequence_length, "last_sequence_policy": last_sequence_policy}

@@ -4,11 +4,13 @@
 import builtins
 import enum
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
 
+from ..._core.values.python_operators import PythonOperators
 from ...types import BOOL, FLOAT, FLOAT16, FLOAT64, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, DALIDataType, to_dtype, type_id
 from .graph import Node
 
@@ -43,7 +45,17 @@ _PYTHON_TYPES: dict[type, DALIDataType] = {builtins.bool: BOOL, builtins.int: IN
 _NARROW = {np.dtype(np.int64): np.dtype(np.int32), np.dtype(np.uint64): np.dtype(np.uint32), np.dtype(np.float64): np.dtype(np.float32)}
 
 
-class ScalarConstant:
+def _cast_to(dtype: DALIDataType) -> Callable[["ScalarConstant"], "ScalarConstant"]:
+    """Return a method that gives a number another type."""
+
+    def cast(self: "ScalarConstant") -> "ScalarConstant":
+        return ScalarConstant(self.value, dtype)
+
+    cast.__doc__ = f"Return the number as ``{dtype.name}``."
+    return cast
+
+
+class ScalarConstant(PythonOperators):
     """A number with an element type, as an operand of arithmetic: ``images + types.Constant(5).uint8()``.
 
     Args:
@@ -75,53 +87,18 @@ class ScalarConstant:
         self.dtype: DALIDataType = dtype
         self.value: Any = _convert_number(value, dtype)
 
-    def bool(self) -> "ScalarConstant":
-        """Return the number as ``BOOL``."""
-        return ScalarConstant(self.value, BOOL)
-
-    def int8(self) -> "ScalarConstant":
-        """Return the number as ``INT8``."""
-        return ScalarConstant(self.value, INT8)
-
-    def int16(self) -> "ScalarConstant":
-        """Return the number as ``INT16``."""
-        return ScalarConstant(self.value, INT16)
-
-    def int32(self) -> "ScalarConstant":
-        """Return the number as ``INT32``."""
-        return ScalarConstant(self.value, INT32)
-
-    def int64(self) -> "ScalarConstant":
-        """Return the number as ``INT64``."""
-        return ScalarConstant(self.value, INT64)
-
-    def uint8(self) -> "ScalarConstant":
-        """Return the number as ``UINT8``."""
-        return ScalarConstant(self.value, UINT8)
-
-    def uint16(self) -> "ScalarConstant":
-        """Return the number as ``UINT16``."""
-        return ScalarConstant(self.value, UINT16)
-
-    def uint32(self) -> "ScalarConstant":
-        """Return the number as ``UINT32``."""
-        return ScalarConstant(self.value, UINT32)
-
-    def uint64(self) -> "ScalarConstant":
-        """Return the number as ``UINT64``."""
-        return ScalarConstant(self.value, UINT64)
-
-    def float16(self) -> "ScalarConstant":
-        """Return the number as ``FLOAT16``."""
-        return ScalarConstant(self.value, FLOAT16)
-
-    def float32(self) -> "ScalarConstant":
-        """Return the number as ``FLOAT``."""
-        return ScalarConstant(self.value, FLOAT)
-
-    def float64(self) -> "ScalarConstant":
-        """Return the number as ``FLOAT64``."""
-        return ScalarConstant(self.value, FLOAT64)
+    bool = _cast_to(BOOL)
+    int8 = _cast_to(INT8)
+    int16 = _cast_to(INT16)
+    int32 = _cast_to(INT32)
+    int64 = _cast_to(INT64)
+    uint8 = _cast_to(UINT8)
+    uint16 = _cast_to(UINT16)
+    uint32 = _cast_to(UINT32)
+    uint64 = _cast_to(UINT64)
+    float16 = _cast_to(FLOAT16)
+    float32 = _cast_to(FLOAT)
+    float64 = _cast_to(FLOAT64)
 
     @property
     def is_float(self) -> builtins.bool:
@@ -143,91 +120,13 @@ class ScalarConstant:
             raise TypeError(f"types.ScalarConstant: {self!r} is not a floating-point number; use .value")
         return float(self.value)
 
-    def _with(self, operation: str, left: Any, right: Any) -> Any:
+    @staticmethod
+    def _apply(operation: str, left: Any, right: Any) -> Any:
         if isinstance(left, Node) or isinstance(right, Node):
             return NotImplemented  # the reflected operator of the node creates the operation
         raise TypeError(f"types.ScalarConstant: {left!r} and {right!r} are both constants; one operand of {operation} must be a DataNode")
 
-    def __add__(self, other: Any) -> Any:
-        return self._with("add", self, other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._with("add", other, self)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._with("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._with("sub", other, self)
-
-    def __mul__(self, other: Any) -> Any:
-        return self._with("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._with("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Any:
-        return self._with("truediv", self, other)
-
-    def __rtruediv__(self, other: Any) -> Any:
-        return self._with("truediv", other, self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self._with("floordiv", self, other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._with("floordiv", other, self)
-
-    def __mod__(self, other: Any) -> Any:
-        return self._with("mod", self, other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._with("mod", other, self)
-
-    def __pow__(self, other: Any) -> Any:
-        return self._with("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Any:
-        return self._with("pow", other, self)
-
-    def __and__(self, other: Any) -> Any:
-        return self._with("and", self, other)
-
-    def __rand__(self, other: Any) -> Any:
-        return self._with("and", other, self)
-
-    def __or__(self, other: Any) -> Any:
-        return self._with("or", self, other)
-
-    def __ror__(self, other: Any) -> Any:
-        return self._with("or", other, self)
-
-    def __xor__(self, other: Any) -> Any:
-        return self._with("xor", self, other)
-
-    def __rxor__(self, other: Any) -> Any:
-        return self._with("xor", other, self)
-
-    def __eq__(self, other: object) -> Any:
-        return self._with("eq", self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return self._with("ne", self, other)
-
-    def __lt__(self, other: Any) -> Any:
-        return self._with("lt", self, other)
-
-    def __le__(self, other: Any) -> Any:
-        return self._with("le", self, other)
-
-    def __gt__(self, other: Any) -> Any:
-        return self._with("lt", other, self)
-
-    def __ge__(self, other: Any) -> Any:
-        return self._with("le", other, self)
-
-    # == creates an operation, so constants cannot be keys.
-    __hash__ = None  # type: ignore[assignment]
+    _reflect = _apply
 
     def __str__(self) -> str:
         return f"{self.value}:DALIDataType.{self.dtype.name}"

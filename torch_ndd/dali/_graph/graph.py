@@ -246,10 +246,10 @@ class Graph:
         self._check(operations)  # before they are stored: a refused graph must not be built by the next attempt
         self.outputs, self.operations = list(outputs), operations
 
-    # Nodes that were created outside any definition may be used in any pipeline, as in DALI: only their checkpoints would be ambiguous.
     def _check(self, operations: "list[Operation]") -> None:
         names: set[str] = set()
         for operation in operations:
+            # Nodes that were created outside any definition may be used in any pipeline, as in DALI: only their checkpoints would be ambiguous.
             if operation.graph is not self:
                 if self.settings.enable_checkpointing:
                     raise RuntimeError(

@@ -15,6 +15,7 @@ from ..._core.operators.plans import BoundOperator
 from ..._core.values import arithmetic as core_arithmetic
 from ..._core.values.batch import Batch, new_batch
 from ...ops.shape.reshape import expand_dims
+from ...readers.video._base import VideoReader
 from .errors import wrap_error
 from .graph import Graph, Node, Operation, Step
 
@@ -142,6 +143,8 @@ class ReaderOperation(Operation):
         constants = dict(self.constants)
         lazy = constants.get("lazy_init")
         constants["seed"] = self.seed
+        if self._target is not None and issubclass(self.call, VideoReader):  # the others return host memory, which is copied
+            constants["device"] = self._target
         self.reader = self.call(max_batch_size=self._size, **constants)
         # Listing the files now reports missing ones when the pipeline is built.
         if not lazy:

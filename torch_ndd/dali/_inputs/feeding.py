@@ -13,7 +13,7 @@ from ..._core.values.batch import Batch, as_batch, batch, new_batch
 from ..._core.values.tensor import Tensor
 from .. import tensors
 from .._graph.graph import EMPTY
-from ..tensors._single import import_tensor, is_capsule
+from ..tensors._single import describe_type, import_tensor, is_capsule
 
 _BATCH_FORMS = "a batch is an array whose first dimension counts samples, a list of arrays, or a TensorListCPU"
 
@@ -23,7 +23,7 @@ def import_sample(title: str, data: Any, what: str = "a sample") -> Tensor:
     if isinstance(data, np.generic):
         data = np.asarray(data)
     elif not is_array(data):
-        raise RuntimeError(f"{title}: {what} must be an array, got {_describe_type(data)}; convert it with np.asarray or torch.as_tensor")
+        raise RuntimeError(f"{title}: {what} must be an array, got {describe_type(data)}; convert it with np.asarray or torch.as_tensor")
     try:
         return import_tensor(title, data)
     except (TypeError, BufferError) as error:
@@ -42,10 +42,6 @@ def is_array(data: Any) -> bool:
 def is_batch(data: Any) -> bool:
     """Return whether data is a batch of this package."""
     return isinstance(data, tensors.TensorListCPU | tensors.TensorListGPU | Batch)
-
-
-def _describe_type(data: Any) -> str:
-    return "None" if data is None else f"an object of type {type(data).__name__}"
 
 
 def import_batch(title: str, data: Any, max_samples: int, share: bool) -> Batch:
@@ -81,7 +77,7 @@ def import_batch(title: str, data: Any, max_samples: int, share: bool) -> Batch:
 def _import_samples(title: str, data: Any) -> Tensor:
     """Return an array of samples as a tensor."""
     if not is_array(data):
-        raise RuntimeError(f"{title}: {_BATCH_FORMS}; got {_describe_type(data)}")
+        raise RuntimeError(f"{title}: {_BATCH_FORMS}; got {describe_type(data)}")
     values = import_sample(title, data, "a batch")
     if not values.ndim:
         raise IndexError(f"{title}: {_BATCH_FORMS}; got an array without dimensions")

@@ -18,14 +18,15 @@ from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import DupFd
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from ..._core.process.weak import WeakValues
 from ..._core.process.workers import call_soon
+from ..._core.suggestions import check_choice
 from .. import pickling
 from .worker import Memory, Placed, Result, Task, WorkerSource, run, view
 
-START_METHODS = ("fork", "spawn")
+StartMethod = Literal["fork", "spawn"]
 _GRACE_SECONDS = 0.5  # for a worker to end after its connection was closed, before it is killed
 _KILLED_SECONDS = 5  # for the system to end a killed worker: it may wait for a broken disk
 _LOST_SECONDS = 10  # delay of a Ctrl-C, at most, until the main thread leaves functions in which it would be lost
@@ -126,8 +127,7 @@ class WorkerPool:
     def __init__(self, sources: Sequence[WorkerSource], layouts: Sequence[Layout], workers: int, start_method: str, pickler: Any = None) -> None:
         if workers < 1:
             raise RuntimeError(f"Pipeline: py_num_workers must be positive, because there are parallel sources; got {workers}")
-        if start_method not in START_METHODS:
-            raise ValueError(f'Pipeline: py_start_method must be "fork" or "spawn", got {start_method!r}')
+        check_choice("Pipeline", "py_start_method", start_method, get_args(StartMethod), ValueError)
         self._process = os.getpid()
         # Three places close a pool: the end of the program, the deletion of the pipeline, and the thread for pipelines that were garbage.
         # Reentrant, because a garbage collection in one of them may delete the pipeline.

@@ -320,6 +320,7 @@ class Executor:
         self._epoch += 1
         for operation in self._stateful:
             operation.reset()
+        # A checkpoint belongs to what was delivered, not to what was issued ahead.
         self._delivered = (self._number, 0, self._epoch)
         if self._checkpointing:
             self.keep_states()

@@ -14,6 +14,7 @@ import numpy as np
 from ...augment._spaces import DALI_DEFAULTS
 from ._operations import Kernel, apply
 from .core import augmentation
+from .core._augmentation import ParamDevice
 
 __all__ = [
     "augmentation",
@@ -92,7 +93,7 @@ def solarize_add_shift(shift: float) -> np.ndarray:
 
 
 def _define(
-    kernel: Kernel, mag_to_param: Callable[[float], Any] | None = None, param_device: str | None = None, name: str | None = None
+    kernel: Kernel, mag_to_param: Callable[[float], Any] | None = None, param_device: ParamDevice | None = None, name: str | None = None
 ) -> Callable[[Callable[..., Any]], Any]:
     """Return a decorator that makes a function an augmentation with DALI's default range; with ``kernel``, policies of it can be one operation."""
 

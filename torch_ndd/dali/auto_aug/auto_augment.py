@@ -2,10 +2,11 @@
 """AutoAugment (Cubuk et al., arXiv:1805.09501) in pipelines."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from ..._core.suggestions import check_choice
 from ...augment._spaces import DALI_AUTO_AUGMENT, POLICIES, PolicyName
 from .. import types
 from . import _operations
@@ -30,7 +31,7 @@ __all__ = [
 
 def auto_augment(
     data: Any,
-    policy_name: str = "image_net",
+    policy_name: Literal["image_net", "reduced_image_net", "svhn", "reduced_cifar10"] = "image_net",
     shape: Any = None,
     fill_value: Any = 128,
     interp_type: Any = None,
@@ -56,8 +57,7 @@ def auto_augment(
     Raises:
         Exception: an unknown policy, or arguments of translations for ``"reduced_image_net"``, which has none.
     """
-    if policy_name not in _POLICIES:
-        raise Exception(f"The `policy_name` must be a string that takes one of the values: {list(_POLICIES)}. Got {policy_name!r}")
+    check_choice("auto_augment", "policy_name", policy_name, _POLICIES, Exception)
     # Without translations in the policy, their arguments would be ignored silently.
     if policy_name == "reduced_image_net":
         if max_translate_abs is not None or max_translate_rel is not None or shape is not None:

@@ -96,7 +96,7 @@ def apply_rand_augment(
 def get_rand_augment_suite(use_shape: bool = False, max_translate_abs: Any = None, max_translate_rel: Any = None) -> list[Augmentation]:
     """Return the augmentations of :func:`rand_augment`; with ``use_shape`` translations are relative to ``shape``.
 
-    >>> [one.name for one in get_rand_augment_suite()][:4]
+    >>> [augmentation.name for augmentation in get_rand_augment_suite()][:4]
     ['translate_x', 'translate_y', 'shear_x', 'shear_y']
     """
     return make_suite(DALI_RAND_AUGMENT, use_shape, max_translate_abs, max_translate_rel)

@@ -12,9 +12,9 @@ All functions take
 - ``preserve``: run the operator even if nothing uses its results;
 - ``seed``, if it draws random numbers: the same seed gives the same numbers in every pipeline.
 
-Without effect, accepted for compatibility with DALI: ``bytes_per_sample_hint`` everywhere; ``affine``, ``cache_*``, ``*_memory_padding*``,
-``preallocate_*_hint`` of image decoders; ``minibatch_size`` and ``temp_buffer_hint`` of resizing; ``initial_fill`` (shuffling permutes the whole data
-set), ``read_ahead``, ``lazy_init``, ``skip_cached_images``, ``dont_use_mmap``, ``tensor_init_bytes``, ``use_o_direct``, ``register_buffers``,
+Without effect, accepted for compatibility with DALI: ``bytes_per_sample_hint`` everywhere; ``affine``, ``cache_*`` and
+``*_memory_padding_jpeg2k`` of image decoders; ``minibatch_size`` and ``temp_buffer_hint`` of resizing; ``initial_fill`` (shuffling permutes the whole
+data set), ``read_ahead``, ``lazy_init``, ``skip_cached_images``, ``dont_use_mmap``, ``tensor_init_bytes``, ``use_o_direct``, ``register_buffers``,
 ``cache_header_information``, ``additional_decode_surfaces`` and ``skip_vfr_check`` of readers.
 
 >>> from torch_ndd.dali import pipeline_def, types

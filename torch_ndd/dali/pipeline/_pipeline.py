@@ -17,8 +17,7 @@ from .._graph.graph import Graph, Settings, definitions
 from .._graph.operations import ReaderOperation
 from .._inputs.parallel import memory_statistics, start_pool
 from .._inputs.sources import find_input
-from .._inputs.worker_pool import WorkerPool
-from .._policies import OperatorConcurrency, StreamPolicy
+from .._inputs.worker_pool import StartMethod, WorkerPool
 from .._run import checkpoint as checkpoints
 from .._run.declarations import OutputDeclarations
 from .._run.executor import Executor
@@ -26,6 +25,11 @@ from .._run.usage import Usage
 from .._serialization import graphs
 from ..data_node import DataNode, as_node
 from ..types import PipelineAPIType
+
+
+def _argument(name: str, description: str) -> Any:
+    """Return a property that is an argument of the constructor."""
+    return property(lambda pipeline: pipeline._arguments[name], doc=description)
 
 
 class Pipeline:
@@ -81,7 +85,7 @@ class Pipeline:
         enable_checkpointing: bool = False,
         checkpoint: bytes | None = None,
         py_num_workers: int = 1,
-        py_start_method: str = "fork",
+        py_start_method: StartMethod = "fork",
         py_callback_pickler: Any = None,
         output_dtype: Any = None,
         output_ndim: Any = None,
@@ -126,6 +130,13 @@ class Pipeline:
 
     # The constructor's arguments.
 
+    exec_pipelined = _argument("exec_pipelined", "Whether iterations are issued ahead.")
+    exec_async = _argument("exec_async", "The constructor's argument, which has no effect.")
+    set_affinity = _argument("set_affinity", "The constructor's argument, which has no effect.")
+    enable_memory_stats = _argument("enable_memory_stats", "The constructor's argument, which has no effect.")
+    stream_policy = _argument("stream_policy", "The constructor's argument, which has no effect.")
+    concurrency = _argument("concurrency", "The constructor's argument, which has no effect.")
+
     @property
     def max_batch_size(self) -> int:
         """The largest number of samples in a batch."""
@@ -152,16 +163,6 @@ class Pipeline:
     def seed(self) -> int | None:
         """Seed of random operators; None for a different seed in each run."""
         return self._seed
-
-    @property
-    def exec_pipelined(self) -> bool:
-        """Whether iterations are issued ahead."""
-        return self._arguments["exec_pipelined"]
-
-    @property
-    def exec_async(self) -> bool:
-        """The constructor's argument, which has no effect."""
-        return self._arguments["exec_async"]
 
     @property
     def exec_dynamic(self) -> bool | None:
@@ -191,11 +192,6 @@ class Pipeline:
         return self._queue_sizes[1]
 
     @property
-    def set_affinity(self) -> bool:
-        """The constructor's argument, which has no effect."""
-        return self._arguments["set_affinity"]
-
-    @property
     def max_streams(self) -> int:
         """The constructor's argument, which has no effect."""
         return -1 if self._arguments["max_streams"] is None else self._arguments["max_streams"]
@@ -204,11 +200,6 @@ class Pipeline:
     def default_cuda_stream_priority(self) -> int:
         """The constructor's argument, which has no effect."""
         return self._arguments["default_cuda_stream_priority"] or 0
-
-    @property
-    def enable_memory_stats(self) -> bool:
-        """The constructor's argument, which has no effect."""
-        return self._arguments["enable_memory_stats"]
 
     @property
     def enable_checkpointing(self) -> bool:
@@ -229,16 +220,6 @@ class Pipeline:
     def py_start_method(self) -> str:
         """Start method of these processes: ``"fork"`` or ``"spawn"``."""
         return self._arguments["py_start_method"]
-
-    @property
-    def stream_policy(self) -> StreamPolicy | None:
-        """The constructor's argument, which has no effect."""
-        return self._arguments["stream_policy"]
-
-    @property
-    def concurrency(self) -> OperatorConcurrency | None:
-        """The constructor's argument, which has no effect."""
-        return self._arguments["concurrency"]
 
     def __del__(self) -> None:
         """End the processes of parallel sources and wait for them, so that a program that looks for its processes afterwards finds none."""

@@ -47,10 +47,6 @@ class PipelineBatchAdapter(PipelineTensorAdapter):
         """Return the number of samples."""
         return len(obj)
 
-    def get_sample(self, obj: Any, index: int) -> Any:
-        """Return one sample."""
-        return obj[index]
-
     def to_numpy(self, obj: Any, edgeitems: int | None = None) -> Any:
         """Return the samples as a list of arrays: of many, if ``edgeitems`` is given, only so many from either end."""
         samples = self.to_cpu(obj)

@@ -15,7 +15,7 @@ BINS = 257
 
 
 def kaldi_bands(sounds: Batch, window: torch.Tensor, filters: torch.Tensor, step: int, rows: int) -> Batch:
-    """Return the logarithms of the bands of each frame, normalized over the frames: float32 (rows, bands) for each sound, zeros behind its frames.
+    """Return the logarithms of the bands of each frame, normalized over the frames: float32 (rows, bands) for each sound, zeros after its frames.
 
     Args:
         sounds: float32 (n,) in host memory, each of at least two frames.

@@ -24,7 +24,7 @@ def _launch_masks(op: str, letter: str, axis: int, input: Batch, widest: Any, ma
     if mean and mask_value != "mean":
         raise ValueError(f'{op}: mask_value must be a number or "mean", got {mask_value!r}')
     if isinstance(mask_value, Batch):
-        values = mask_value.wait().to(torch.float32)
+        values = mask_value.cpu().wait().to(torch.float32)  # the kernel reads it on the host
         if values.shape != (input.batch_size,):
             raise ValueError(f"{op}: mask_value must have a number for each of the {input.batch_size} samples, got the shape {tuple(values.shape)}")
     elif not mean and (not isinstance(mask_value, int | float) or isinstance(mask_value, bool)):

@@ -79,8 +79,8 @@ def spectrogram(
         RuntimeError: another type, several channels, a signal that is empty or shorter than a window that is not centered, or an invalid argument.
 
     >>> tone = torch.sin(torch.arange(1000) * (2 * torch.pi * 8 / 64))
-    >>> made = spectrogram(tone, window_length=64, window_step=50)
-    >>> made.shape, made.layout, made.torch()[:, 10].argmax()
+    >>> powers = spectrogram(tone, window_length=64, window_step=50)
+    >>> powers.shape, powers.layout, powers.torch()[:, 10].argmax()
     ((33, 21), 'ft', tensor(8))
     """
     check_float32("spectrogram", input)  # type: ignore[arg-type]

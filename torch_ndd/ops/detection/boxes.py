@@ -33,9 +33,11 @@ def _flip_formula(
 ) -> torch.Tensor:
     del dtype
     start, other = _corners(boxes)
+    # Per sample, or one number for all.
     across, down = torch.broadcast_tensors(*(torch.as_tensor(flag).reshape(-1) != 0 for flag in (horizontal, vertical)))
     flipped = torch.stack([across, down], -1)[:, None].to(boxes.device)
     if ltrb:
+        # Mirrored, the end of a box becomes its start.
         corners = torch.where(flipped, 1 - other, start), torch.where(flipped, 1 - start, other)
     else:
         corners = torch.where(flipped, 1 - start - other, start), other
@@ -68,7 +70,7 @@ def bb_flip(
     tensor([[0.5000, 0.2500, 0.5000, 0.2500]])
     """
     check_boxes("bb_flip", input)  # type: ignore[arg-type]
-    return like(input)
+    return launch(like(input), [horizontal, ltrb, vertical])  # not the input alone: the shapes of each ragged batch are checked
 
 
 def _paste_formula(
@@ -77,6 +79,7 @@ def _paste_formula(
     del dtype
     start, other = _corners(boxes)
     x, y, scale = (per_sample(torch.as_tensor(argument, dtype=torch.float32, device=boxes.device), 3) for argument in (paste_x, paste_y, ratio))
+    # What the canvas has around the image, relative to the canvas.
     room = 1 - 1 / scale
     shift = torch.cat(torch.broadcast_tensors(*(torch.minimum(argument * room, room) for argument in (x, y))), 2)
     return torch.stack([shift + start / scale, (shift if ltrb else 0) + other / scale], 2).reshape(boxes.shape)
@@ -109,7 +112,7 @@ def bbox_paste(
     tensor([[0.5000, 0.2500, 0.5000, 0.5000]])
     """
     check_boxes("bbox_paste", input)  # type: ignore[arg-type]
-    return like(input)
+    return launch(like(input), [ltrb, paste_x, paste_y, ratio])  # see bb_flip
 
 
 @operator(kernel=None, reads_values=True)
@@ -163,12 +166,14 @@ def bbox_rotate(
     check_choice(op, "mode", mode, _MODES)
     if size is not None and keep_size:
         raise RuntimeError(f"{op}: give one of size and keep_size")
+    # Boxes are relative to the image, whose size the map needs in pixels: the aspect ratio changes the angle.
     angles, planes = numbers(angle), plane_extents(op, "input_shape", input_shape, shape_layout)
     if size is not None:
         canvases = (plane_extents(op, "size", size, "HW", least=0.5) + 0.5).floor()
     elif keep_size:
         canvases = planes
     else:
+        # In float32, as rotate() computes the canvas: boxes must be relative to exactly that one.
         columns, rows = rotated_canvas([planes[:, 1], planes[:, 0]], angles[:, 0].to(torch.float32))
         canvases = torch.stack([rows, columns], 1).to(torch.float64)
     table = rotation_maps(angles, planes, canvases)

@@ -8,7 +8,7 @@ import torch
 
 from ..._core.operators.operator import DeviceLike, PerSample, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
-from .._columns import extents_of, holds, shown
+from .._columns import extents_of, format_value, holds
 from .._formulas import per_sample
 from .._outputs import like
 
@@ -148,7 +148,7 @@ def coord_transform(
 
     def output(frames: Any) -> Batch:
         if has_frames and frames is not None and not holds(frames == there):
-            raise RuntimeError(f"{op}: the matrices are for {shown(frames)} frames, the input has {shown(there)}")
+            raise RuntimeError(f"{op}: the matrices are for {format_value(frames)} frames, the input has {format_value(there)}")
         # Points without frames are repeated for the matrices of the frames.
         repeated = for_frames and not has_frames
         extents = [frames, *shape] if repeated else shape

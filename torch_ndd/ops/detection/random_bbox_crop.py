@@ -92,6 +92,7 @@ def random_bbox_crop(
     """
     op = "random_bbox_crop"
     inputs: Batch = boxes  # type: ignore[assignment]
+    # Rows of six numbers are boxes in volumes; of anything else check_table() says what it should be.
     dims = 3 if _columns(inputs) == 6 else 2
     check_table(op, inputs, 2 * dims)
     if labels is not None:
@@ -113,12 +114,14 @@ def random_bbox_crop(
         (prune,) = _range(op, "bbox_prune_threshold", [bbox_prune_threshold], (1,))
         if not 0 <= prune <= 1:
             raise RuntimeError(f"{op}: bbox_prune_threshold must be from 0 to 1, got {prune}")
+    # -1: no limit but num_attempts per threshold.
     total = -1 if total_num_attempts is None else total_num_attempts
     if isinstance(total, bool) or not isinstance(total, int):
         raise TypeError(f"{op}: total_num_attempts must be an int, got {total_num_attempts!r}")
     if num_attempts < 1 or total == 0 or total < -1:
         raise RuntimeError(f"{op}: num_attempts and total_num_attempts must be at least 1, got {num_attempts} and {total_num_attempts}")
 
+    # The search has many branches and few numbers, so it runs on the CPU, for boxes of a GPU too.
     host, target = on_host(inputs), inputs.buffer.device
     kept, count = Kept(host), host.batch_size
     anchors, shapes = torch.empty(count, dims), torch.empty(count, dims)
@@ -153,6 +156,7 @@ def random_bbox_crop(
         warnings.warn(f"{op}: no window of sample {sample} shows its boxes as thresholds ask for; the best one is taken (quiet=True)", stacklevel=5)
     out = [new_batch(anchors), new_batch(shapes)]
     out = [output if target.type == "cpu" else output.to_device(target) for output in out]
+    # Boxes outside the window are gone; labels and indices keep the same rows.
     out.append(kept.of(shifted.reshape(-1, 2 * dims), host, target))
     if labels is not None:
         rows = on_host(labels)  # type: ignore[arg-type]
@@ -172,6 +176,7 @@ def _columns(boxes: Batch) -> int:
     columns = boxes.shared_extent(1)
     if columns is not None:
         return columns
+    # Unknown while a graph is traced, unless the batch has recorded it: boxes of images are far more frequent.
     return 4 if torch.compiler.is_compiling() or not boxes.batch_size else boxes.shape[0][1]
 
 
@@ -214,6 +219,7 @@ def _range(op: str, name: str, value: Any, lengths: tuple[int, ...]) -> list[flo
         raise TypeError(f"{op}: {name} must be numbers, got {value!r}")
     if len(values) not in lengths:
         raise RuntimeError(f"{op}: {name} must have {' or '.join(map(str, lengths))} numbers, got {len(values)}")
+    # Pairs of a smaller and a larger number; a single number has none.
     for low, high in zip(values[::2], values[1::2], strict=False):
         if not 0 <= low <= high:
             raise RuntimeError(f"{op}: {name} must be positive, the smaller number first, got {value}")

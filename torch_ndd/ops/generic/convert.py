@@ -92,7 +92,7 @@ _cached_table = functools.lru_cache(64)(_table)
 @_pixel_chain.by_level
 def _looked_up(input: torch.Tensor, table: torch.Tensor, default_value: float, *, dtype: torch.dtype) -> torch.Tensor:
     outside = torch.full((1,), default_value, dtype=torch.float32, device=input.device)
-    # The default value stands behind the table, and all other keys are sent there: one lookup instead of a choice.
+    # The default value follows the table, and all other keys are sent there: one lookup instead of a choice.
     table = torch.cat([table[0].to(input.device), outside])
     size = len(table) - 1
     key = input.long()

@@ -97,6 +97,7 @@ class PythonOperator:
         if not self.queued:
             if call.compiling:
                 raise TypeError(f"python_function: in a compiled graph {self.name} needs shape=, the shapes of its outputs")
+            # The shapes follow from the results, so the call has to wait for all of them.
             results: list[Any] = [None] * size
             work = queue("python_function", *columns.collecting(results, size), call.reads, call.external, columns.sources)
             if work is not None:
@@ -138,6 +139,7 @@ class PythonOperator:
         dtype = batches[0].dtype if dtype is None else dtype
         extents: Sequence[Any]
         if isinstance(shape, torch.Tensor | np.ndarray | Batch):
+            # A row for each sample; anything else is one shape for all.
             rows = torch.as_tensor(np.asarray(shape.torch() if isinstance(shape, Batch) else shape)).to(torch.int64)
             if rows.dim() != 2 or len(rows) != size:
                 raise ValueError(f"python_function: shape has the shape {tuple(rows.shape)}, expected ({size}, dimensions): one row per sample")
@@ -159,6 +161,7 @@ class PythonOperator:
                 )
                 outputs.append(new_batch(like_it, None, layout))
                 continue
+            # By output: the function has returned them by sample.
             arrays = [result[k] for result in results]
             first = arrays[0]
             for i, array in enumerate(arrays):
@@ -176,6 +179,7 @@ class PythonOperator:
         """Call the function in this thread; the kernels that it launches are queued on the context's stream."""
         with on_stream(target, [(input.buffer, input.pending) for input in columns.batches], any(input.caller_owned for input in columns.batches)):
             if self.batched:
+                # One call with all samples; its results are split below.
                 rows = [columns.check_results(columns.call_function(None), None)]
                 outs = [_on_device(self.name, k, list(row[k]), layout, target) for row in rows for k, layout in enumerate(self.layouts)]
             else:
@@ -202,6 +206,7 @@ class _Columns:
         return self.op.function(*[self._argument(input, i) for input in self.batches], **self._keywords(i))
 
     def _keywords(self, i: int | None) -> dict[str, Any]:
+        # Batches are split by sample; all other arguments are passed unchanged.
         found = {key: self._argument(value, i) for key, value in self.per_sample.items()} | self.constants
         if self.words is not None:  # a generator per sample, so that the order of the threads does not count
             found["rng"] = np.random.Generator(np.random.Philox(np.random.SeedSequence([*self.words, 0 if i is None else i + 1])))
@@ -341,6 +346,7 @@ def _(
     out: list[torch.Tensor],
     out_shapes: list[torch.Tensor | None],
 ) -> None:
+    # The graph has a number, since a function is not a value that torch could store.
     op = _functions.get(number)
     if op is None:
         raise RuntimeError("the Python function of a compiled graph no longer exists")
@@ -384,8 +390,8 @@ def python_function(
     >>> images = ndd.batch([np.full((2, 3), 7, np.uint8), np.full((1, 2), 9, np.uint8)])
     >>> def brighter(image, by):
     ...     return np.minimum(image.astype(np.int32) + by, 255).astype(np.uint8)
-    >>> made = ndd.python_function(brighter, images, shape="same", by=ndd.batch([1, 250]))
-    >>> [one.torch().tolist() for one in made]
+    >>> brightened = ndd.python_function(brighter, images, shape="same", by=ndd.batch([1, 250]))
+    >>> [image.torch().tolist() for image in brightened]
     [[[8, 8, 8], [8, 8, 8]], [[255, 255]]]
 
     Args:

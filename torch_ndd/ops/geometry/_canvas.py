@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The canvas of a rotated image."""
+"""The canvases of rotated images, and those of rotated and pasted images in repeated calls."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
-from .._columns import choose
+from ..._core import native
+from ..._core.operators.operator import Derivation
+from ..._core.values.batch import Batch
+from .._columns import choose, float32
+from ._axis_numbers import SIZE, AxisNumbers, Template, pack_shapes
 from ._resize_plan import single
+
+_find_paste_canvases, _find_rotated_canvases = native.c_function("ndd_paste_canvases"), native.c_function("ndd_rotated_canvases")
 
 
 def rotated_canvas(size: Sequence[Any], angle: Any, axis: Sequence[Any] | None = None) -> list[Any]:
@@ -61,3 +67,43 @@ def _volume_weights(cos: Any, sin: Any, axis: Sequence[Any]) -> list[tuple[Any, 
         (entry(x, y, zs), entry(y, y, cos), entry(y, z, -xs)),
         (entry(x, z, -ys), entry(y, z, xs), entry(z, z, cos)),
     ]
+
+
+def derive_paste_canvases(ratio: Any, min_canvas_size: Any, paste_y: Any, paste_x: Any) -> Derivation | None:
+    """Return how to compute again where :func:`paste` begins to read, and the canvases; None for an argument that native code does not take."""
+    values = {"ratio": ratio, "min_canvas_size": min_canvas_size, "paste_y": paste_y, "paste_x": paste_x}
+    if (template := _pack_numbers(values)) is None:
+        return None
+
+    def compute(images: Batch, values: Mapping[str, torch.Tensor]) -> tuple[tuple[torch.Tensor], torch.Tensor]:
+        size = images.batch_size
+        starts, shapes = torch.empty(2, size, 3, dtype=torch.int64).unbind(0)
+        if not _find_paste_canvases(template.fill(values), *pack_shapes(images), size, starts.data_ptr(), shapes.data_ptr()):
+            raise ValueError("wrong canvases")
+        return (starts,), shapes
+
+    return Derivation(compute, 1, template.names)
+
+
+def derive_rotated_canvases(first: int, angle: Any) -> Derivation | None:
+    """Return how to compute the canvases of images that grow again; their height is the axis ``first``."""
+    if (template := _pack_numbers({"angle": angle})) is None:
+        return None
+
+    def compute(images: Batch, values: Mapping[str, torch.Tensor]) -> tuple[tuple[()], torch.Tensor]:
+        size, ndim = images.batch_size, images.ndim
+        shapes = torch.empty(size, ndim, dtype=torch.int64)
+        if not _find_rotated_canvases(template.fill(values), *pack_shapes(images), size, ndim, first, shapes.data_ptr()):
+            raise ValueError("wrong angles")
+        return (), shapes
+
+    return Derivation(compute, 0, template.names)
+
+
+def _pack_numbers(arguments: Mapping[str, Any]) -> Template | None:
+    """Return arguments, each a number or a tensor with one for each sample, as native code takes them."""
+    numbers = [AxisNumbers(values=v, name=name) if isinstance(v, torch.Tensor) else AxisNumbers(float32(v)) for name, v in arguments.items()]
+    packed = [number.pack() for number in numbers]
+    if any(number.values is not None and number.values.numel() != len(number.values) for number in numbers):
+        return None
+    return None if None in packed else Template(b"".join(p for p in packed if p is not None), [(k * SIZE, n) for k, n in enumerate(numbers)])

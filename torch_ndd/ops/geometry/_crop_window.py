@@ -16,6 +16,7 @@ from .._columns import (
     extents_of,
     first_failure,
     float32,
+    format_value,
     holds,
     in_sample,
     larger,
@@ -23,29 +24,18 @@ from .._columns import (
     nearest_even,
     real,
     rows,
-    shown,
     smaller,
     whole,
 )
+from ._axis_numbers import AxisNumbers
+from ._windows import CropWindow as CropWindow
+from ._windows import find_windows
 
 Policy = Literal["error", "pad", "trim_to_shape"]
 POLICIES = get_args(Policy)
 Rounding = Literal["round", "truncate", "half_to_even"]
 _ROUNDINGS = get_args(Rounding)
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
-
-
-class CropWindow(NamedTuple):
-    """A window in samples: its start and extent along each axis."""
-
-    start: tuple[Column, ...]
-    extent: tuple[Column, ...]
-    rows: torch.Tensor  # the starts, int64 (1 or N, axes)
-
-    def is_whole(self, input: Batch) -> bool:
-        """Return whether this is known to be all of every sample."""
-        pairs = zip(self.extent, input.buffer.shape[1:], strict=False)
-        return input.ragged_shapes is None and all(not isinstance(extent, torch.Tensor) and extent == length for extent, length in pairs)
 
 
 class CropArguments(NamedTuple):
@@ -81,8 +71,45 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
             )
         arguments = arguments._replace(crop=tuple(arguments.crop))
     extents = extents_of(input)
-    plain = input.ragged_shapes is None and torch.Tensor not in map(type, arguments) and not torch.compiler.is_compiling()
-    return (_plain_window if plain else window_in)(op, layout, extents, arguments)
+    if torch.compiler.is_compiling():
+        return window_in(op, layout, extents, arguments)
+    if input.ragged_shapes is None and torch.Tensor not in map(type, arguments):
+        return _plain_window(op, layout, extents, arguments)
+    return _find_window(input, layout, extents, arguments) or window_in(op, layout, extents, arguments)
+
+
+def _find_window(input: Batch, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow | None:
+    """Return the window that native code computes; None if an argument is wrong."""
+    sizes: dict[str, AxisNumbers] = {}
+    if arguments.crop is not None:
+        values = arguments.crop if isinstance(arguments.crop, torch.Tensor) else None
+        count = (values.numel() // max(1, len(values))) if values is not None else len(arguments.crop) if isinstance(arguments.crop, tuple) else 0
+        separate_sizes = (arguments.crop_d, arguments.crop_h, arguments.crop_w)
+        if count not in (2, 3) or any(size is not None for size in separate_sizes):
+            return None
+        sizes = {axis: _numbers_of("crop", arguments.crop if values is None else values, k) for k, axis in enumerate("zyx"[-count:])}
+    elif (arguments.crop_h is None) == (arguments.crop_w is None) and not (arguments.crop_d is not None and arguments.crop_h is None):
+        separate = {"z": arguments.crop_d, "y": arguments.crop_h, "x": arguments.crop_w}
+        sizes = {axis: _numbers_of(f"crop_{'dhw'['zyx'.index(axis)]}", value) for axis, value in separate.items() if value is not None}
+    else:
+        return None
+    axes = []
+    for dimension, letter in enumerate(layout):
+        axis = {"W": "x", "H": "y", "D": "z", "F": "" if "D" in layout else "z"}.get(letter)
+        if axis:
+            axes.append((dimension, _numbers_of(f"crop_pos_{axis}", getattr(arguments, f"crop_pos_{axis}")), sizes.get(axis, _WHOLE)))
+    if arguments.out_of_bounds_policy not in POLICIES or arguments.rounding not in _ROUNDINGS:
+        return None
+    return find_windows("crop", input, extents, axes, arguments.out_of_bounds_policy, arguments.rounding)
+
+
+_WHOLE = AxisNumbers(0.0)
+
+
+def _numbers_of(name: str, value: Any, column: int = 0) -> AxisNumbers:
+    if isinstance(value, torch.Tensor):
+        return AxisNumbers(values=value, column=column, name=name)
+    return AxisNumbers(float32(value[column] if isinstance(value, tuple) else value))
 
 
 def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow:
@@ -105,7 +132,7 @@ def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: Crop
             position = _one_column(op, name, getattr(arguments, name))
             inside = (position >= 0) & (position <= 1)
             if not holds(inside):
-                raise RuntimeError(f"{op}: {in_sample(inside)}{name} must lie between 0 and 1, got {shown(getattr(arguments, name))}")
+                raise RuntimeError(f"{op}: {in_sample(inside)}{name} must lie between 0 and 1, got {format_value(getattr(arguments, name))}")
             room = position * real(length - size)
             begin = nearest(room) if rounding == "round" else whole(room) if rounding == "truncate" else nearest_even(room)
         if axis and policy == "trim_to_shape":
@@ -137,7 +164,7 @@ def _sizes(op: str, arguments: CropArguments) -> dict[str, Column]:
             raise RuntimeError(f"{op}: crop cannot be combined with {names[0]}")
         columns = _columns(op, "crop", arguments.crop)
         if len(columns) not in (2, 3):
-            raise RuntimeError(f"{op}: argument 'crop' takes height and width, or depth, height and width; got {shown(arguments.crop)}")
+            raise RuntimeError(f"{op}: argument 'crop' takes height and width, or depth, height and width; got {format_value(arguments.crop)}")
         return dict(zip("zyx"[-len(columns) :], columns, strict=True))
     if (arguments.crop_h is None) != (arguments.crop_w is None) or (arguments.crop_d is not None and arguments.crop_h is None):
         raise RuntimeError(f"{op}: {names[0]} alone: crop_h and crop_w must be given together, crop_d only with them")
@@ -152,14 +179,14 @@ def _columns(op: str, name: str, value: Any) -> list[Column]:
         columns = [float32(v) for v in (value if isinstance(value, Sequence) else (value,))]
     for finite in ((c == c) & (abs(c) < 2.0**31) for c in columns):
         if not holds(finite):
-            raise RuntimeError(f"{op}: {in_sample(finite)}{name} must be finite and less than 2**31, got {shown(value)}")
+            raise RuntimeError(f"{op}: {in_sample(finite)}{name} must be finite and less than 2**31, got {format_value(value)}")
     return columns
 
 
 def _one_column(op: str, name: str, value: Any) -> Column:
     columns = _columns(op, name, value)
     if len(columns) != 1:
-        raise RuntimeError(f"{op}: argument {name!r} takes one number per sample, got {shown(value)}")
+        raise RuntimeError(f"{op}: argument {name!r} takes one number per sample, got {format_value(value)}")
     return columns[0]
 
 

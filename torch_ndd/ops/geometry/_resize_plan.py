@@ -18,6 +18,7 @@ import torch
 
 from ..._core.suggestions import check_choice
 from .._columns import in_sample
+from ._resize_sizes import SizeCall, find_sizes
 
 Column = float | np.ndarray | torch.Tensor
 _ARRAYS = (np.ndarray, torch.Tensor)
@@ -38,6 +39,7 @@ class ResizePlan:
     start: Sequence[Column]
     end: Sequence[Column]
     whole: bool  # the region is known to be the whole sample and need not be passed on
+    call: SizeCall | None = None  # how to compute it again for other values of each sample
 
     def is_kept(self, axis: int, extent: int | torch.Tensor) -> bool:
         """Return whether an axis is known not to change."""
@@ -60,8 +62,9 @@ class ResizePlan:
         if not any(isinstance(e, np.ndarray) for e in ends):
             return torch.tensor([ends], dtype=torch.float32)
         table = np.empty((rows, len(ends)), np.float32)
-        for column, e in enumerate(ends):
-            table[:, column] = e
+        with np.errstate(over="ignore"):  # an end beyond float32 is infinite, as in torch; the kernel limits it
+            for column, e in enumerate(ends):
+                table[:, column] = e
         return torch.from_numpy(table)
 
 
@@ -124,6 +127,10 @@ def plan_resize(
     fixed = _given_extents(op, len(arrays), arguments, mode) if plain else None
     if fixed is not None and all(map(_never_zero, arrays)):
         return ResizePlan(list(fixed), [0.0] * len(arrays), [_real(e) for e in arrays], True)
+    if not any(isinstance(e, torch.Tensor) for e in arrays):
+        found = find_sizes(arrays, arguments, mode, roi_relative, subpixel_scale)
+        if found is not None:
+            return ResizePlan(*found[:3], False, found[3])
     with np.errstate(over="ignore"):  # a size beyond float32 is infinite, as in plain Python
         plan = _plan(op, arrays, arguments, mode, roi_relative, subpixel_scale)
     _check_extents(op, plan[0])
@@ -166,6 +173,7 @@ def _plan(
     if max_size is not None:
         most = max_size[0] if isinstance(max_size, Sequence) and len(max_size) == 1 else max_size
         limit = [_choose(m > 0, m, math.inf) for m in columns(op, "max_size", most, axes)]
+    # One of them alone would leave the other end of the region undefined.
     if (roi_start is None) != (roi_end is None):
         raise RuntimeError(f"{op}: roi_start and roi_end must be given together")
     full = [_real(e) for e in extents]
@@ -181,12 +189,15 @@ def _plan(
     taken = [_choose(e == 0, 0.0, abs(b - a)) for e, a, b in zip(full, start, end, strict=True)]
     if scales is not None:
         wanted = [single(e * w) for e, w in zip(full, wanted, strict=True)]  # also with a region, in contrast to DALI's documentation
+    # In real numbers first: the scale comes from the exact size, and only the extents are rounded.
     real = _filled_in(wanted, taken, mode, limit)
     rounded = [_unless_empty(e, _at_least_one(_round_extents(abs(r), size_rounding))) for e, r in zip(full, real, strict=True)]
     whole = roi_start is None and all(_is_whole(r) for r in real)
     if not whole:
+        # A negative size mirrors: the region is read from its end.
         start, end = swap([r < 0 for r in real], start, end)
         if subpixel_scale:
+            # Rounding the size would change the scale a little; the region grows or shrinks about this point instead.
             kept = columns(op, "alignment", _broadcast(alignment, axes), axes)
             start, end = _rescale(start, end, [n / _choose(r == 0, 1.0, abs(r)) for n, r in zip(rounded, real, strict=True)], kept)
     return rounded, start, end, whole
@@ -213,6 +224,7 @@ def columns(op: str, argument: str, value: object, axes: int) -> list[Column]:
     """Return one column per axis from a number, a sequence of numbers, or a tensor (rows, axes)."""
     if isinstance(value, torch.Tensor):
         compiling = torch.compiler.is_compiling()
+        # DALI's arguments are float32; computed in double, 0.1 would not be DALI's 0.1.
         rows = value.to(torch.float32).to(torch.float64)
         rows = rows[:, None].expand(-1, axes) if rows.ndim == 1 else rows.flatten(1)
         parts: list[Column] = list(rows.unbind(1)) if compiling else list(rows.numpy().T)
@@ -281,6 +293,7 @@ def _broadcast(value: Any, axes: int) -> Any:
 
 def _filled_in(wanted: Sequence[Column], extent: Sequence[Column], mode: str, limit: Sequence[Column] | None) -> Sequence[Column]:
     """Return the real-valued size of each axis, negative where mirrored, with missing ones filled in according to `mode`."""
+    # An empty extent has no scale, so it counts as missing; numbers avoid a comparison per sample.
     is_given = [w != 0 if _is_number(w) and _never_zero(e) else (w != 0) & (e != 0) for w, e in zip(wanted, extent, strict=True)]
     scale = [_ratio(abs(w), e) for w, e in zip(wanted, extent, strict=True)]
     if mode in ("default", "stretch"):
@@ -294,6 +307,7 @@ def _filled_in(wanted: Sequence[Column], extent: Sequence[Column], mode: str, li
         if limit is not None:
             out = [_choose(o > most, most, o) for o, most in zip(out, limit, strict=True)]
     else:
+        # The neutral element of the minimum or the maximum: it stays if no size is given.
         unset = math.inf if mode == "not_larger" else 0.0
         factor: Column = unset
         for g, s in zip(is_given, scale, strict=True):
@@ -387,3 +401,38 @@ def _at_least_one(x: Column) -> Column:
 
 def _is_whole(x: Column) -> bool:
     return _is_number(x) and x > 0 and x == math.floor(x)  # type: ignore[arg-type, return-value]
+
+
+# --- Kernels ---
+
+
+def filters_of(op: str, interp_type: Any, min_filter: Any, mag_filter: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the kernels for reduction and enlargement, as int32 rows."""
+    reduce = ("interp_type", interp_type) if min_filter is None else ("min_filter", min_filter)
+    enlarge = ("interp_type", interp_type) if mag_filter is None else ("mag_filter", mag_filter)
+    return _filter_rows(op, *reduce), _filter_rows(op, *enlarge)
+
+
+def _filter_rows(op: str, argument: str, value: Any) -> torch.Tensor:
+    if not isinstance(value, torch.Tensor):
+        return (_filter_constant if torch.compiler.is_compiling() else _cached_filter)(op, argument, int(value))
+    if not torch.compiler.is_compiling():
+        known = value.to(torch.float64)
+        # Written so that NaN is wrong as well.
+        wrong = value[~((known >= 0) & (known <= 5))]
+        if len(wrong):
+            raise _unknown_filter(op, argument, wrong.flatten()[0].item())
+    return value
+
+
+def _filter_constant(op: str, argument: str, number: int) -> torch.Tensor:
+    if not 0 <= number <= 5:
+        raise _unknown_filter(op, argument, number)
+    return torch.tensor([number], dtype=torch.int32)
+
+
+_cached_filter = functools.cache(_filter_constant)
+
+
+def _unknown_filter(op: str, argument: str, value: object) -> RuntimeError:
+    return RuntimeError(f"{op}: {argument} is not one of the interpolation types 0 to 5: {value}")

@@ -11,9 +11,10 @@ from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T
 from ..._core.values.batch import Batch, empty_batch
 from .._columns import Column
 from .._formulas import mirror_axis, normal, per_channel, saturate
-from .._outputs import check_per_channel, columns_of, output_type
+from .._outputs import check_per_channel, columns_of, output_type, permute_layout
 from ..color import _pixel_chain
 from ._crop_window import CROP_LAYOUTS, CropArguments, Policy, Rounding, crop_window
+from ._windows import derive_windows
 
 
 @operator(layouts=CROP_LAYOUTS)
@@ -40,7 +41,7 @@ def crop(
     """Crop a window of a given size: ``out[y, x] = in[start_y + y, start_x + x]``, ``start = round(crop_pos * (extent - size))``.
 
     Args:
-        input: images, sequences or volumes, channels first or last: ``HWC``, ``CHW``, ``DHWC``, ``CDHW``, with frames ``F`` in front of or behind the
+        input: images, sequences or volumes, channels first or last: ``HWC``, ``CHW``, ``DHWC``, ``CDHW``, with frames ``F`` before or after the
             channels.
         crop: height and width in pixels, or depth, height and width; fractions are truncated. 0 or less means the whole axis.
         crop_h, crop_w, crop_d: the sizes separately. Without a depth, ``crop_d`` counts frames.
@@ -66,8 +67,8 @@ def crop(
     if pad:
         check_per_channel("crop", "fill_values", fill_values, window.extent[layout.index("C")])
     wanted = output_type("crop", dtype, output_dtype) or images.dtype
-    out = empty_batch(images.batch_size, window.extent, wanted, images.buffer.device, layout)
-    return launch(out, (window.rows, fill_values, pad, layout))
+    out = window.allocate(images, wanted, layout)
+    return launch(out, (window.rows, fill_values, pad, layout), derivation=derive_windows(window))
 
 
 def _normalized_formula(
@@ -159,7 +160,7 @@ def crop_mirror_normalize(
     arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, out_of_bounds_policy)
     window = crop_window(op, images, arguments)
     layout, pad = images.layout or "", out_of_bounds_policy == "pad"
-    order = _output_layout(layout, output_layout)
+    order = permute_layout(op, layout, output_layout)
     channels = window.extent[layout.index("C")]
     padded = _power_of_two(channels) if pad_output else channels
     for name, values, count in (("mean", mean, channels), ("std", std, channels), *((("fill_values", fill_values, padded),) if pad else ())):
@@ -171,18 +172,10 @@ def crop_mirror_normalize(
     out = empty_batch(images.batch_size, extents, wanted, images.buffer.device, order)
     kernel_arguments = (window.rows, fill_values, pad, mirror, mean, std, float(scale), float(shift), layout, order)
     whole = all(size is None for size in (crop, crop_d, crop_h, crop_w)) or window.is_whole(images)
-    return launch(out, kernel_arguments, fusable=whole and not pad_output)
-
-
-def _output_layout(layout: str, wanted: str | None) -> str:
-    if wanted is None:
-        rest = layout.replace("C", "")
-        return rest[: rest.startswith("F")] + "C" + rest[rest.startswith("F") :]
-    if not isinstance(wanted, str):
-        raise TypeError(f"crop_mirror_normalize: output_layout must be a str, got {wanted!r}")
-    if sorted(wanted or layout) != sorted(layout):
-        raise RuntimeError(f'crop_mirror_normalize: output_layout="{wanted}" is not a permutation of the input layout "{layout}"')
-    return wanted or layout
+    derivation = None
+    if not any(isinstance(extent, torch.Tensor) for extent in window.extent):
+        derivation = derive_windows(window)
+    return launch(out, kernel_arguments, fusable=whole and not pad_output, derivation=derivation)
 
 
 def _power_of_two(channels: Column) -> Column:

@@ -57,4 +57,4 @@ def flip(
     >>> flip(torch.arange(6).reshape(2, 3, 1), vertical=1).torch().flatten().tolist()
     [5, 4, 3, 2, 1, 0]
     """
-    return launch(like(input), (depthwise, horizontal, vertical, input.layout))
+    return launch(like(input), (depthwise, horizontal, vertical, input.layout), any_shape=True)

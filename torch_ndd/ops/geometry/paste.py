@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images on canvases: erasing, masking and pasting."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,8 +10,9 @@ from ..._core.operators.operator import DeviceLike, PerSample, ShapeArg, T, Vary
 from ..._core.values.batch import Batch, empty_batch
 from .._axes import axes_of_samples, usual_layout
 from .._channels import is_other
-from .._columns import Column, column_list, extents_of, first_failure, float32, holds, larger, real, rows, shown, whole
+from .._columns import Column, column_list, extent_of, extents_of, first_failure, float32, format_value, holds, larger, real, rows, whole
 from .._outputs import columns_of, like
+from ._canvas import derive_paste_canvases
 
 _PASTE_LAYOUTS = ("HWC", "FHWC")
 
@@ -88,7 +89,8 @@ def erase(
     relative_anchor = bool(normalized if normalized is not None else normalized_anchor)
     relative_shape = bool(normalized if normalized is not None else normalized_shape)
     numbers = "".join(map(str, order))
-    return launch(like(arrays), (anchor, shape, fill_value, numbers, channel, relative_anchor, relative_shape, centered_anchor))
+    arguments = (anchor, shape, fill_value, numbers, channel, relative_anchor, relative_shape, centered_anchor)
+    return launch(like(arrays), arguments, any_shape=True)
 
 
 @operator()
@@ -127,15 +129,16 @@ def grid_mask(
     assert isinstance(arrays, Batch)
     if arrays.ndim < 2:
         raise RuntimeError(f"grid_mask: the input must have rows and columns, but has {arrays.ndim} dimensions")
+    # Without a layout the first two dimensions are rows and columns.
     row_axis = max(0, (arrays.layout or "").find("HW"))
-    return launch(like(arrays), (angle, ratio, shift_x, shift_y, tile, row_axis))
+    return launch(like(arrays), (angle, ratio, shift_x, shift_y, tile, row_axis), any_shape=True)
 
 
 def _one(name: str, value: Any) -> Column:
     """Return a canvas argument, a number or a tensor (rows,), rounded to float32, in double."""
     columns = [real(column.to(torch.float32)) if isinstance(column, torch.Tensor) else float32(float(column)) for column in column_list(value)]
     if len(columns) != 1:
-        raise RuntimeError(f"paste: argument {name!r} takes one number per sample, got {shown(value)}")
+        raise RuntimeError(f"paste: argument {name!r} takes one number per sample, got {format_value(value)}")
     return columns[0]
 
 
@@ -181,25 +184,39 @@ def paste(
     if any(isinstance(value, str) or not isinstance(value, int | float | Sequence) for value in (fill_value, n_channels)):
         raise TypeError(f"{op}: fill_value must be numbers, n_channels an int; got {fill_value!r}, {n_channels!r}")
     fills = [float(value) for value in (fill_value if isinstance(fill_value, Sequence) else [fill_value])]
-    height, width, channels = extents_of(images)
+    channels = extent_of(images, 2)
     differ = len(fills) != 1 and not isinstance(channels, torch.Tensor) and is_other(channels, len(fills))
     if len(fills) not in (1, n_channels) or differ:
         raise RuntimeError(f"{op}: fill_value takes one number or one for each channel, got {len(fills)} (n_channels={n_channels})")
+    arguments = {"ratio": ratio, "min_canvas_size": min_canvas_size, "paste_x": paste_x, "paste_y": paste_y}
+    start, extents = _place(images, arguments)
+    out = empty_batch(images.batch_size, extents, images.dtype, images.buffer.device, "HWC")
+    derivation = None
+    # Only what differs between samples is derived again by repeated calls; the numbers are constants of the plan.
+    varies = images.ragged_shapes is not None or any(isinstance(value, torch.Tensor) for value in arguments.values())
+    if varies and not torch.compiler.is_compiling():
+        derivation = derive_paste_canvases(**arguments)
+    return launch(out, (rows(start), torch.tensor([fills]), True, "HWC"), derivation=derivation)
+
+
+def _place(images: Batch, arguments: Mapping[str, Any]) -> tuple[list[Column], list[Column]]:
+    """Return where :func:`paste` starts to read, which is before the image, and the extents of the canvas."""
+    op, (height, width, channels) = "paste", extents_of(images)
+    ratio, min_canvas_size = arguments["ratio"], arguments["min_canvas_size"]
     scale, least = _one("ratio", ratio), _one("min_canvas_size", min_canvas_size)
     if not holds((scale >= 1) & (scale < 2.0**31)):
-        raise RuntimeError(f"{op}: a ratio of less than 1 is not supported, got {shown(ratio)}")
+        raise RuntimeError(f"{op}: a ratio of less than 1 is not supported, got {format_value(ratio)}")
     if not holds(abs(least) < 2.0**31):
-        raise RuntimeError(f"{op}: min_canvas_size must be finite, got {shown(min_canvas_size)}")
+        raise RuntimeError(f"{op}: min_canvas_size must be finite, got {format_value(min_canvas_size)}")
     start, extents = [], []
-    for name, value, extent in (("paste_y", paste_y, height), ("paste_x", paste_x, width)):
-        position = _one(name, value)
+    for name, extent in (("paste_y", height), ("paste_x", width)):
+        position = _one(name, arguments[name])
         if not holds((position >= 0) & (position <= 1)):
-            raise RuntimeError(f"{op}: {name} must be in range [0, 1], got {shown(value)}")
+            raise RuntimeError(f"{op}: {name} must be in range [0, 1], got {format_value(arguments[name])}")
         canvas = whole(larger(_product(scale, extent), least))
         extents.append(canvas)
         start.append(-whole(_product(position, canvas - extent)))
-    out = empty_batch(images.batch_size, [*extents, channels], images.dtype, images.buffer.device, "HWC")
-    return launch(out, (rows([*start, 0]), torch.tensor([fills]), True, "HWC"))
+    return [*start, 0], [*extents, channels]
 
 
 @operator(layouts=_PASTE_LAYOUTS)
@@ -260,9 +277,9 @@ def multi_paste(
     if output_size is not None:
         size = column_list(output_size)
         if len(size) < 2 or any(isinstance(extent, tuple) for extent in size):
-            raise RuntimeError(f"{op}: output_size takes height and width, got {shown(output_size)}")
+            raise RuntimeError(f"{op}: output_size takes height and width, got {format_value(output_size)}")
         if not all(holds(extent >= 0) for extent in size):
-            raise RuntimeError(f"{op}: output_size must not be negative, got {shown(output_size)}")
+            raise RuntimeError(f"{op}: output_size must not be negative, got {format_value(output_size)}")
         canvas: list[Column] = [whole(extent) for extent in size[:2]]
     else:
         canvas = list(spatial[0][:2])
@@ -275,7 +292,7 @@ def multi_paste(
                 raise RuntimeError(f"{op}: without output_size all inputs must have the same shape, but input {k} differs in sample {sample}")
     channels = spatial[0][2]
     if in_ids is not None and not holds(_one_for_all(channels)):
-        raise RuntimeError(f"{op}: with in_ids all samples must have the same number of channels, got {shown(channels)}")
+        raise RuntimeError(f"{op}: with in_ids all samples must have the same number of channels, got {format_value(channels)}")
     frames = [extents_of(sequences[0])[0]] if sequences else []
     layout = "FHWC" if sequences else "HWC"
     out = empty_batch(first.batch_size, [*frames, *canvas, channels], dtype or first.dtype, first.buffer.device, layout)

@@ -99,11 +99,11 @@ def _mirror_row(row: list[Any], wanted: torch.Tensor, extent: Any) -> list[Any]:
 
 
 def _read_resize(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Rows:
-    roi, part, changed, out = launch.args[0], launch.args[1], launch.args[-1], _output(launch)
+    roi, part, changed, out = launch.args[0], launch.args[1], launch.args[6], _output(launch)
     dimensions = [d for d in range(batch.ndim) if changed >> d & 1]
     rows: _Rows = []
     for letter in "WH":
-        extent, to, d = _extent(batch, layout, letter), _extent(out, layout, letter), layout.index(letter)
+        extent, to, d = _extent(batch, layout, letter), _extent(out, out.layout or layout, letter), layout.index(letter)
         start, end = 0.0, extent
         if roi is not None and d in dimensions:
             k = dimensions.index(d)
@@ -116,6 +116,8 @@ def _read_resize(op: Operator, batch: Batch, layout: str, launch: Launch) -> _Ro
         # "0.0 -", because a minus sign would make -0.0 of 0.
         shift = 0.0 - start * scale - first
         rows.append([scale, 0.0, shift] if letter == "W" else [0.0, scale, shift])
+    if op.name == "random_resized_crop":
+        rows[0] = _mirror_row(rows[0], _column(op, "mirror", launch.args[7], 0, 1) != 0, _extent(out, out.layout or layout, "W"))
     return rows
 
 

@@ -3,7 +3,8 @@
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -12,16 +13,16 @@ import torch
 from ... import types
 from ..._core import native
 from ..._core.operators.definition import Launch
-from ..._core.operators.operator import DeviceLike, Hint, Random, ShapeArg, T, launch, operator
+from ..._core.operators.operator import Derivation, DeviceLike, Hint, PerSample, Random, ShapeArg, T, launch, operator
 from ..._core.suggestions import check_choice
-from ..._core.values.batch import Batch, new_batch
-from .._columns import choose, extents_of, rows
-from .._outputs import resized
+from ..._core.values.batch import Batch, empty_batch, new_batch
+from .._columns import as_hashable, choose, extent_of, extents_of, rows
+from .._outputs import check_per_channel, columns_of, permute_layout, resized
 from ..reductions import reduced_axes as reduced_axes
 from ._crop_window import CropArguments, CropWindow, Rounding, window_in
-from ._interpolation import filters_of
 from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, random_crop_windows
-from ._resize_plan import Mode, ResizePlan, SizeRounding, plan_resize, spatial_axes, swap
+from ._resize_plan import Mode, ResizePlan, SizeRounding, filters_of, plan_resize, spatial_axes, swap
+from ._resize_sizes import SizeCall
 
 LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "FDHWC", "CDHW", "FCDHW", "CFDHW")
 Rule = Literal["dali", "torch", "pillow", "pillow_12"]
@@ -67,13 +68,13 @@ def resize(
     and "not_smaller" keep the aspect ratio within or around the given size. A negative size mirrors.
 
     Args:
-        input: ``HWC``, ``CHW``, ``DHWC`` or ``CDHW``, with frames ``F`` in front of or behind the channels.
+        input: ``HWC``, ``CHW``, ``DHWC`` or ``CDHW``, with frames ``F`` before or after the channels.
         size: extents of the output, depth first, without channels and frames; or one number for all axes.
         resize_x, resize_y, resize_z: the extents separately.
         resize_shorter, resize_longer: extent of the shortest or longest axis, keeping the aspect ratio.
         max_size: limit of the output's extents.
         mode: how to derive missing sizes: "default", "stretch", "not_larger" or "not_smaller".
-        roi_start, roi_end: source region in pixels (from 0 to 1 with ``roi_relative``); mirrored if the start is behind the end.
+        roi_start, roi_end: source region in pixels (from 0 to 1 with ``roi_relative``); mirrored if the start is after the end.
         size_rounding: rounding of the extents: "round" (half up), "truncate" or "ceil"; they are at least 1.
         subpixel_scale: adjust the source region when the size is rounded, so that the scale stays exact.
         interp_type, min_filter, mag_filter: kernel for both directions, for reduction (widened with ``antialias``), for enlargement.
@@ -120,10 +121,12 @@ def resize_crop_mirror(
     interp_type: ShapeArg[types.DALIInterpType] = types.INTERP_LINEAR,
     mag_filter: ShapeArg[types.DALIInterpType] | None = None,
     max_size: float | Sequence[float] | None = None,
+    mean: PerSample[Sequence[float]] | None = None,
     min_filter: ShapeArg[types.DALIInterpType] | None = None,
     minibatch_size: Hint[int] = 32,
     mirror: ShapeArg[int] = 0,
     mode: Mode | None = None,
+    output_layout: str | None = None,
     resize_longer: ShapeArg[float] | None = None,
     resize_shorter: ShapeArg[float] | None = None,
     resize_x: ShapeArg[float] | None = None,
@@ -135,18 +138,22 @@ def resize_crop_mirror(
     rounding: Rounding = "round",
     rule: Rule = "dali",
     size: ShapeArg[Sequence[float]] | None = None,
+    std: PerSample[Sequence[float]] | None = None,
     subpixel_scale: bool = True,
     temp_buffer_hint: Hint[int] = 0,
 ) -> T:
-    """Resize, crop and mirror in one pass: only the window is computed.
+    """Resize, crop and mirror in one pass: only the window is computed. With a mean, a deviation or a layout, normalize it too.
 
-    The result is that of :func:`torch_ndd.resize`, :func:`torch_ndd.crop` and :func:`torch_ndd.flip` in this order.
+    The result is that of :func:`torch_ndd.resize`, :func:`torch_ndd.crop` and :func:`torch_ndd.flip` in this order. If ``mean``, ``std`` or
+    ``output_layout`` is given, :func:`torch_ndd.crop_mirror_normalize` follows with these arguments: ``out = (resized - mean) / std``, where
+    ``resized`` is rounded to the type of the input.
 
     Args:
-        input: ``HWC``, ``CHW``, ``DHWC`` or ``CDHW``, with frames ``F`` in front of or behind the channels.
+        input: ``HWC``, ``CHW``, ``DHWC`` or ``CDHW``, with frames ``F`` before or after the channels.
         size, resize_x, resize_y, resize_z, resize_shorter, resize_longer: as in :func:`torch_ndd.resize`.
         max_size, mode, roi_start, roi_end, roi_relative, subpixel_scale: as in :func:`torch_ndd.resize`.
-        interp_type, min_filter, mag_filter, antialias, dtype: as in :func:`torch_ndd.resize`.
+        interp_type, min_filter, mag_filter, antialias: as in :func:`torch_ndd.resize`.
+        dtype: as in :func:`torch_ndd.resize`; of a normalized result any type, by default float32.
         crop: height and width of the window, or depth, height and width, in pixels of the resized image; 0 means the whole axis. A window larger than
             the image repeats border pixels.
         crop_d, crop_h, crop_w: the sizes separately.
@@ -154,14 +161,17 @@ def resize_crop_mirror(
         rounding: rounding of the window's start: "round" (half away from zero), "truncate" or "half_to_even" (torchvision's).
         rule: as in :func:`torch_ndd.resize`.
         mirror: sum of 1 for left and right, 2 for top and bottom, 4 for front and back.
+        mean, std, output_layout: as in :func:`torch_ndd.crop_mirror_normalize`.
         minibatch_size, temp_buffer_hint: ignored.
 
     Raises:
-        RuntimeError: the errors of ``resize`` and ``crop``.
+        RuntimeError: the errors of ``resize``, ``crop`` and ``crop_mirror_normalize``.
         ValueError: a layout other than the above, a size that is not finite, another ``rule``.
 
     >>> resize_crop_mirror(torch.zeros(480, 640, 3), resize_shorter=256, crop=[224, 224], mirror=1).shape
     (224, 224, 3)
+    >>> resize_crop_mirror(torch.full((4, 6, 3), 9), size=[2, 3], mean=[1, 2, 3], std=2).torch()[:, 0, 0]
+    tensor([4.0000, 3.5000, 3.0000])
     """
     op = "resize_crop_mirror"
     images: Batch = input  # type: ignore[assignment]
@@ -183,10 +193,20 @@ def resize_crop_mirror(
         roi_relative=roi_relative,
         subpixel_scale=subpixel_scale,
     )
-    window = CropArguments(_sequence(crop), crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, "pad")
+    window = CropArguments(as_hashable(crop), crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, "pad")
     number, filters = _rule(op, rule), (interp_type, min_filter, mag_filter)
-    plan, part = _window_plan(op, plan, window, mirror, number)
-    return _launch_plan(op, images, plan, range(first, first + axes), filters, antialias, dtype, rule=number, part=part)  # type: ignore[return-value]
+    mirrored, part = _window_plan(op, plan, window, mirror, number)
+    normalization = _normalization(op, images, mean, std, output_layout)
+    dimensions = range(first, first + axes)
+    launch = _launch_plan(op, images, mirrored, dimensions, filters, antialias, dtype, (), number, part, (None, *normalization))
+    others = (*extents, *plan.extents, *plan.start, *plan.end, *window, *filters)
+    if (
+        isinstance(mirror, torch.Tensor)
+        and not any(isinstance(value, torch.Tensor | np.ndarray) for value in others)
+        and not torch.compiler.is_compiling()
+    ):
+        launch.derivation = _derive_mirrored(op, plan, window, number)
+    return launch  # type: ignore[return-value]
 
 
 @operator()
@@ -253,14 +273,14 @@ def tensor_resize(
     plan = plan_resize(
         op,
         extents,
-        sizes=_sequence(sizes),
-        scales=_sequence(scales),
-        alignment=_sequence(alignment),
+        sizes=as_hashable(sizes),
+        scales=as_hashable(scales),
+        alignment=as_hashable(alignment),
         size_rounding=size_rounding,
         mode=mode,
         max_size=_plain_numbers(max_size),
-        roi_start=_sequence(roi_start),
-        roi_end=_sequence(roi_end),
+        roi_start=as_hashable(roi_start),
+        roi_end=as_hashable(roi_end),
         roi_relative=roi_relative,
         subpixel_scale=subpixel_scale,
     )
@@ -282,17 +302,24 @@ def random_resized_crop(
     dtype: torch.dtype | None = None,
     interp_type: ShapeArg[types.DALIInterpType] = types.INTERP_LINEAR,
     mag_filter: ShapeArg[types.DALIInterpType] | None = None,
+    mean: PerSample[Sequence[float]] | None = None,
     min_filter: ShapeArg[types.DALIInterpType] | None = None,
     minibatch_size: Hint[int] = 32,
+    mirror: PerSample[int] = 0,
     num_attempts: int = 10,
+    output_layout: str | None = None,
     random_area: Range = DEFAULT_AREA,
     random_aspect_ratio: Range = DEFAULT_ASPECT_RATIO,
     rule: Rule = "dali",
     size: int | Sequence[int],
+    std: PerSample[Sequence[float]] | None = None,
     temp_buffer_hint: Hint[int] = 0,
     rng: Random = None,
 ) -> T:
-    """Crop a random window of every image and resize it; all frames of a sequence have the same window.
+    """Crop a random window of every image and resize it; all frames of a sequence have the same window. Mirror and normalize it in the same pass.
+
+    If ``mean``, ``std`` or ``output_layout`` is given, :func:`crop_mirror_normalize` follows with these arguments: ``out = (resized - mean) / std``,
+    where ``resized`` is rounded to the type of the input.
 
     Args:
         input: ``HWC``, ``CHW``, ``FHWC``, ``FCHW`` or ``CFHW``.
@@ -301,7 +328,9 @@ def random_resized_crop(
         random_aspect_ratio: smallest and largest width / height of the window; uniform on a logarithmic scale.
         num_attempts: number of windows to try before taking the largest one that the ranges allow.
         interp_type, min_filter, mag_filter, antialias, rule: see :func:`resize`.
-        dtype: type of the result: that of the input (default) or float32.
+        mirror: mirror the window horizontally.
+        mean, std, output_layout: as in :func:`crop_mirror_normalize`.
+        dtype: type of the result: that of the input (default) or float32; of a normalized result any type, by default float32.
         minibatch_size, temp_buffer_hint: ignored.
 
     Raises:
@@ -310,9 +339,12 @@ def random_resized_crop(
 
     >>> random_resized_crop(torch.zeros(480, 640, 3), size=224).shape
     (224, 224, 3)
+    >>> random_resized_crop(torch.zeros(480, 640, 3), size=224, mean=[0.5], std=[0.25], dtype=torch.bfloat16).shape
+    (3, 224, 224)
     """
     images: Batch = input  # type: ignore[assignment]
     first, _ = spatial_axes(images.layout or "")
+    # One size for all samples; only their channels may still differ.
     height, width = _height_and_width("random_resized_crop", size)
     compiling = torch.compiler.is_compiling()
     equal = torch.empty(0, dtype=torch.int64)  # shapes of images that are equal
@@ -325,15 +357,20 @@ def random_resized_crop(
     if empty:
         raise RuntimeError("random_resized_crop: there is an image without pixels")
 
+    # Called by repeated calls too, with the shapes of their own images and the words that they have drawn.
     def windows(shapes: torch.Tensor | None, words: torch.Tensor) -> torch.Tensor:
         sizes = equal if shapes is None else shapes[:, first:] if first else shapes
         return random_crop_windows(sizes, words, random_area, random_aspect_ratio, num_attempts, ends=True, op="random_resized_crop")
 
     words: Any = rng
-    out = resized(images, (first, first + 1), (height, width), _result_type("random_resized_crop", images.dtype, dtype))
-    filters = filters_of("random_resized_crop", interp_type, min_filter, mag_filter)
-    arguments = [windows(images.ragged_shapes, words), None, *filters, bool(antialias), _rule("random_resized_crop", rule), 3 << first]
-    return launch(out, arguments, any_shape=True, redraw=windows)
+    op = "random_resized_crop"
+    if columns_of(mirror) != 1:
+        raise RuntimeError(f"{op}: argument 'mirror' takes one number per sample, got {columns_of(mirror)}")
+    normalization = _normalization(op, images, mean, std, output_layout)
+    out = _output(op, images, (first, first + 1), (height, width), dtype, normalization)
+    filters = filters_of(op, interp_type, min_filter, mag_filter)
+    arguments = [windows(images.ragged_shapes, words), None, *filters, bool(antialias), _rule(op, rule), 3 << first, mirror, *normalization]
+    return launch(out, arguments, any_shape=_has_fixed_shape(images, (first, first + 1), (height, width)), redraw=windows)
 
 
 def _launch_resize(
@@ -344,12 +381,32 @@ def _launch_resize(
     extents = _extents(input, first, axes)
     sizes["max_size"] = _plain_numbers(sizes["max_size"])
     plan = plan_resize(op, extents, **sizes)
-    launch = _launch_plan(op, input, plan, range(first, first + axes), filters, antialias, dtype, rule=_rule(op, rule))
+    dimensions = range(first, first + axes)
+    launch = _launch_plan(op, input, plan, dimensions, filters, antialias, dtype, rule=_rule(op, rule))
     launch.also = (_attributes(input, extents),) if save_attrs else ()
-    # Numbers follow from the arguments and from the extents that all samples share.
-    dense = isinstance(launch.out, Batch) and launch.out.ragged_shapes is None
-    launch.any_shape = plan.whole and dense and not any(isinstance(extent, torch.Tensor) for extent in plan.extents)
+    # With a fixed shape the plan of a repeated call has the output's; otherwise the sizes are derived again for each batch.
+    is_fixed = _has_fixed_shape(input, dimensions, plan.extents)
+    launch.any_shape = plan.whole and is_fixed
+    if (call := plan.call) is not None and not any(isinstance(kernel, torch.Tensor) for kernel in filters):
+        launch.derivation = Derivation(functools.partial(_derive_regions, call, first, is_fixed), 1, call.names)
     return launch
+
+
+def _has_fixed_shape(input: Batch, dimensions: Sequence[int], extents: Sequence[Any]) -> bool:
+    """Return whether the shape of the output follows from the arguments and from extents that all samples share, now and in repeated calls.
+
+    The frames of videos may differ although these dimensions become equal.
+    """
+    # The axes that are not resized: frames and channels.
+    others = [extent_of(input, axis) for axis in range(input.ndim) if axis not in dimensions]
+    return not any(isinstance(extent, torch.Tensor) for extent in (*extents, *others))
+
+
+def _derive_regions(
+    call: SizeCall, first: int, is_fixed: bool, input: Batch, values: Mapping[str, torch.Tensor]
+) -> tuple[tuple[torch.Tensor], torch.Tensor | None]:
+    regions, shapes = call(input, first, values)
+    return (regions,), None if is_fixed else shapes
 
 
 def _rule(op: str, rule: str) -> int:
@@ -368,20 +425,47 @@ def _launch_plan(
     kept: Any = (),
     rule: int = 0,
     part: torch.Tensor | None = None,
+    more: tuple[Any, ...] = (),
 ) -> Launch:
     """Return the launch for a plan whose axes are these dimensions of the input, without the ``kept`` axes.
 
     ``part`` is the window that the plan's extents are of the resized image: its starts, then the extents of that image, int64 (1 or N, 2 * axes).
+    ``more`` are the arguments of kernels that mirror and normalize.
     """
-    out = resized(input, dimensions, plan.extents, _result_type(op, input.dtype, dtype))
+    out = _output(op, input, dimensions, plan.extents, dtype, more[1:])
+    # Dynamo cannot trace the cache, and computes this once per graph.
     find = _find_changed if torch.compiler.is_compiling() else _cached_find_changed
     changed, bits = find(op, tuple(dimensions), tuple(kept))
+    # None: the kernel reads the whole sample, without a table of regions.
     roi = None if plan.whole else plan.roi(input.batch_size, changed)
-    return launch(out, [roi, part, *filters_of(op, *filters), bool(antialias), rule, bits])
+    return launch(out, [roi, part, *filters_of(op, *filters), bool(antialias), rule, bits, *more])
+
+
+def _normalization(op: str, images: Batch, mean: Any, std: Any, output_layout: Any) -> tuple[Any, Any, str, str]:
+    """Return the arguments of the kernel that normalizes: mean, standard deviation, the input's layout and the output's, ``""`` to leave it out."""
+    if mean is None and std is None and output_layout is None:
+        return None, None, "", ""
+    layout = images.layout or ""
+    channels = extents_of(images)[layout.index("C")]
+    for name, values in (("mean", mean), ("std", std)):
+        if values is not None:
+            check_per_channel(op, name, values, channels)
+    return mean, std, layout, permute_layout(op, layout, output_layout)
+
+
+def _output(op: str, input: Batch, dimensions: Sequence[int], extents: Sequence[Any], dtype: Any, normalization: tuple[Any, ...]) -> Batch:
+    """Return the unfilled output, in another order of axes if it is normalized."""
+    if not normalization or not normalization[-1]:
+        return resized(input, dimensions, extents, _result_type(op, input.dtype, dtype))
+    layout, order = normalization[-2:]
+    changes = dict(zip(dimensions, extents, strict=True))
+    shape = [changes[axis] if axis in changes else extent_of(input, axis) for axis in map(layout.index, order)]
+    return empty_batch(input.batch_size, shape, dtype or torch.float32, input.buffer.device, order)
 
 
 def _find_changed(op: str, dimensions: tuple[int, ...], kept: tuple[int, ...]) -> tuple[list[int], int]:
     """Return which of the axes change, in the order of their dimensions, and these dimensions as bits."""
+    # Axes between two that change are one more axis of the kernel, which has three.
     changed = sorted((d, axis) for axis, d in enumerate(dimensions) if axis not in kept)
     runs = len(changed) + sum(b - a > 1 for (a, _), (b, _) in itertools.pairwise(changed))
     if runs > 3:
@@ -396,6 +480,7 @@ def _window_plan(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, 
     """Return the plan for a mirrored window of another plan's output, and which window it is: None by DALI's rule, where it is a source region."""
     axes = len(plan.extents)
     shown = window_in(op, "DHW"[3 - axes :], tuple(plan.extents), window)
+    # Mirroring exchanges start and end of the source region, so that it costs nothing.
     flips = _flips(mirror, axes)
     whole = plan.whole and not isinstance(mirror, torch.Tensor) and not any(flips)
     start, end, part = plan.start, plan.end, None
@@ -409,6 +494,20 @@ def _window_plan(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, 
         sizes = zip(mirrored, shown.start, shown.extent, plan.extents, strict=True)
         part = rows([*(choose(flip, of - extent - first, first) for flip, first, extent, of in sizes), *plan.extents])
     return ResizePlan(_integers(shown.extent), *swap(flips, start, end), whole), part
+
+
+def _derive_mirrored(op: str, plan: ResizePlan, window: CropArguments, rule: int) -> Derivation:
+    """Return how to compute region and window again where only ``mirror`` has a value for each sample: there are eight of them at most."""
+    plans = [_window_plan(op, plan, window, mirror, rule) for mirror in range(1 << len(plan.extents))]
+    regions = torch.cat([region for mirrored, _ in plans if (region := replace(mirrored, whole=False).roi(1)) is not None])
+    parts = [part for _, part in plans if part is not None]
+    tables = (regions, torch.cat(parts)) if parts else (regions,)
+
+    def compute(images: Batch, values: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], None]:
+        which = values["mirror"].to(torch.int64).flatten() & (len(plans) - 1)
+        return [table[which] for table in tables], None
+
+    return Derivation(compute, len(tables), frozenset({"mirror"}))
 
 
 def _source_of(plan: ResizePlan, shown: CropWindow) -> tuple[list[Any], list[Any]]:
@@ -441,15 +540,11 @@ def _plain_numbers(value: Any) -> Any:
     return value.tolist() if isinstance(value, torch.Tensor | np.ndarray | np.generic) else value
 
 
-def _sequence(value: Any) -> Any:
-    """Convert a list to a tuple, which a cache can hash."""
-    return tuple(value) if isinstance(value, list) else value
-
-
 def _extents(images: Batch, first: int, axes: int) -> list[Any]:
     """Return the spatial extents: numbers, or int64 (N,) with one per sample: arrays, and tensors while a graph is traced."""
     if images.ragged_shapes is None or torch.compiler.is_compiling():
         return list(extents_of(images)[first : first + axes])
+    # NumPy, because each operation of torch on so few numbers takes microseconds.
     table, known = images.ragged_shapes.numpy(), images.shared_extents or (None,) * images.ndim
     return [table[:, axis] if known[axis] is None else known[axis] for axis in range(first, first + axes)]
 
@@ -462,6 +557,7 @@ def _result_type(op: str, input_type: torch.dtype, wanted: torch.dtype | None) -
 
 def _attributes(images: Batch, extents: Sequence[Any]) -> Batch:
     if images.ragged_shapes is None:
+        # All samples have the same extents.
         values = torch.tensor([extents], dtype=torch.int32).repeat(images.batch_size, 1)
     else:
         columns = [torch.from_numpy(extent) if isinstance(extent, np.ndarray) else extent for extent in extents]

@@ -75,6 +75,7 @@ def budget(
     table, single = extents_table(op, extents)
     counts = None if frames is None else _integers(op, "frames", frames, len(table))
     out = torch.empty_like(table)
+    # -1 means no limit in the kernels.
     most = -1 if max_pixels is None else int(max_pixels)
     run(_budget, (table, counts, int(multiple_of), int(min_pixels), most, int(temporal), bool(fill), float(max_aspect), out), [], out)
     return _result(out, single)
@@ -205,6 +206,7 @@ def canvas(
         if not min_tiles <= max_tiles <= MAX_TILES:
             raise ValueError(f"{op}: min_tiles={min_tiles} and max_tiles={max_tiles} must be a range of at most {MAX_TILES} tiles")
     table, single = extents_table(op, extents)
+    # Rows and columns of tiles, then the size of the picture on the canvas.
     out = torch.empty((len(table), 4), dtype=torch.int64)
     run(_canvas, (table, choices, height, width, int(min_tiles), int(max_tiles or 0), out), [], out)
     return _result(out[:, :2].contiguous(), single), _result(out[:, 2:].contiguous(), single)
@@ -212,6 +214,7 @@ def canvas(
 
 def extents_table(op: str, extents: Any) -> tuple[torch.Tensor, bool]:
     """Return heights and widths as int64 (N, 2) in host memory, and whether they are those of one sample."""
+    # Either numbers, or images whose sizes are meant: integers of one dimension are numbers.
     samples, single = as_samples(extents, lambda value: as_batch(np.asarray(value) if isinstance(value, list | tuple) else value))
     if samples.ndim == 1 and not samples.dtype.is_floating_point:
         numbers = samples.torch().cpu()

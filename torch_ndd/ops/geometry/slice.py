@@ -14,23 +14,26 @@ from .._arguments import INTEGERS
 from .._axes import axes_of_samples, named_axes, usual_layout
 from .._columns import (
     Column,
+    as_hashable,
     at_sample,
     choose,
     column_list,
     extents_of,
     first_failure,
     float32,
+    format_value,
     holds,
     in_sample,
     larger,
     nearest,
     real,
     rows,
-    shown,
     whole,
 )
 from .._outputs import check_per_channel, output_type
+from ._axis_numbers import AxisNumbers
 from ._crop_window import POLICIES, CropWindow, Policy, check_inside, trim
+from ._windows import derive_windows, find_windows
 
 
 class _Limit(NamedTuple):
@@ -46,30 +49,40 @@ class _Limit(NamedTuple):
         if len(values) == 1:
             values = values * len(lengths)
         if len(values) != len(lengths):
-            raise RuntimeError(f"{op}: argument {self.name!r} must have {len(lengths)} values, one for each axis; got {shown(self.value)}")
+            raise RuntimeError(f"{op}: argument {self.name!r} must have {len(lengths)} values, one for each axis; got {format_value(self.value)}")
         if any(isinstance(value, tuple) for value in values):
-            raise TypeError(f"{op}: argument {self.name!r} takes numbers, got {shown(self.value)}")
+            raise TypeError(f"{op}: argument {self.name!r} takes numbers, got {format_value(self.value)}")
         found_columns = []
         for value, length in zip(values, lengths, strict=True):
             column = real(value.to(torch.float32) if isinstance(value, torch.Tensor) and value.is_floating_point() else value)
             # Arguments are float32 in DALI.
             if isinstance(value, float):
                 column = float32(value)
+            # NaN, infinity, and numbers whose sum with an extent would not be exact in double.
             finite = (column == column) & (abs(column) < 2.0**53)
             if not holds(finite):
-                raise RuntimeError(f"{op}: {in_sample(finite)}argument {self.name!r} must be finite, got {shown(self.value)}")
+                raise RuntimeError(f"{op}: {in_sample(finite)}argument {self.name!r} must be finite, got {format_value(self.value)}")
             found_columns.append(column * real(length) if self.relative else column)
         return found_columns
+
+    def split(self, axes: int) -> list[AxisNumbers] | None:
+        """Return the numbers of each axis; None if there are not as many."""
+        value = self.value
+        if isinstance(value, torch.Tensor):
+            count = value.numel() // max(1, len(value))
+            return [AxisNumbers(0.0, value, k if count > 1 else 0, self.relative, self.name) for k in range(axes)] if count in (1, axes) else None
+        numbers = value if isinstance(value, tuple) else (value,)
+        if len(numbers) not in (1, axes) or not all(isinstance(number, int | float) for number in numbers):
+            return None
+        # Whole numbers stay exact; float32 would round those above 2**24.
+        singles = [float32(number) if isinstance(number, float) else float(number) for number in numbers]
+        return [AxisNumbers(number, None, 0, self.relative) for number in singles * (axes if len(singles) == 1 else 1)]
 
 
 def _is_integral(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
         return value.dtype in INTEGERS
     return all(isinstance(v, int) and not isinstance(v, bool) for v in column_list(value))
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _limits(op: str, begins: Sequence[_Limit], ends: Sequence[_Limit]) -> tuple[_Limit | None, _Limit | None]:
@@ -92,8 +105,9 @@ def _window(
     for axis, length, first, last in zip(axes, lengths, starts, stops, strict=True):
         if is_shape and end:
             if not holds(last >= 0):
-                raise RuntimeError(f"{op}: {in_sample(last >= 0)}argument {end.name!r} must not be negative, got {shown(end.value)}")
+                raise RuntimeError(f"{op}: {in_sample(last >= 0)}argument {end.name!r} must not be negative, got {format_value(end.value)}")
             last = first + last
+        # Both ends are rounded, not the size: neighboring windows then meet without a gap.
         at, size = nearest(first), nearest(last) - nearest(first)
         if not holds(size >= 0):
             sample = first_failure(size >= 0)
@@ -105,6 +119,19 @@ def _window(
             check_inside(op, layout[axis] if layout else str(axis), at, size, length)
         start[axis], extent[axis] = at, size
     return CropWindow(tuple(start), tuple(extent), rows(start))
+
+
+def _find_window(
+    arrays: Batch, extents: tuple[Column, ...], axes: tuple[int, ...], begin: _Limit | None, end: _Limit | None, policy: str
+) -> CropWindow | None:
+    """Return the window that native code computes; None if an argument is wrong."""
+    starts = [AxisNumbers(0.0)] * len(axes) if begin is None else begin.split(len(axes))
+    ends = [AxisNumbers(1.0, relative=True)] * len(axes) if end is None else end.split(len(axes))
+    if starts is None or ends is None:
+        return None
+    # The native function adds the start to a shape, as _window() does.
+    kind = "slice_shape" if end is not None and end.name.endswith("shape") else "slice_end"
+    return find_windows(kind, arrays, extents, list(zip(axes, starts, ends, strict=True)), policy)
 
 
 _plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch has the same window in every call
@@ -150,12 +177,12 @@ def slice_window(op: str, arrays: Batch, arguments: SliceArguments, policy: str)
     """
     begin, stop = _limits(
         op,
-        (_Limit("start", _hashable(arguments.start), False), _Limit("rel_start", _hashable(arguments.rel_start), True)),
+        (_Limit("start", as_hashable(arguments.start), False), _Limit("rel_start", as_hashable(arguments.rel_start), True)),
         (
-            _Limit("end", _hashable(arguments.end), False),
-            _Limit("rel_end", _hashable(arguments.rel_end), True),
-            _Limit("shape", _hashable(arguments.shape), False),
-            _Limit("rel_shape", _hashable(arguments.rel_shape), True),
+            _Limit("end", as_hashable(arguments.end), False),
+            _Limit("rel_end", as_hashable(arguments.rel_end), True),
+            _Limit("shape", as_hashable(arguments.shape), False),
+            _Limit("rel_shape", as_hashable(arguments.rel_shape), True),
         ),
     )
     anchor, shape_input = arguments.anchor, arguments.shape_input
@@ -166,9 +193,10 @@ def slice_window(op: str, arrays: Batch, arguments: SliceArguments, policy: str)
             raise RuntimeError(f"{op}: anchor and shape must be given together")
         if _is_integral(anchor) != _is_integral(shape_input):
             raise RuntimeError(f"{op}: Anchor and shape should have the same type: both in elements, or both floating-point")
+        # The dtype decides, as in DALI: integers count elements, whatever the normalized_ arguments say.
         absolute = _is_integral(anchor)
-        begin = _Limit("anchor", _hashable(anchor), arguments.normalized_anchor and not absolute)
-        stop = _Limit("shape", _hashable(shape_input), arguments.normalized_shape and not absolute)
+        begin = _Limit("anchor", as_hashable(anchor), arguments.normalized_anchor and not absolute)
+        stop = _Limit("shape", as_hashable(shape_input), arguments.normalized_shape and not absolute)
     if begin is None and stop is None:
         raise RuntimeError(f"{op}: give start, end or shape by name, or anchor and shape by position")
 
@@ -189,6 +217,8 @@ def slice_window(op: str, arrays: Batch, arguments: SliceArguments, policy: str)
         return _stack(windows)
     if arrays.ragged_shapes is None and torch.Tensor not in map(type, values) and not torch.compiler.is_compiling():
         return _plain_window(op, layout, extents, chosen[0], begin, stop, policy)
+    if not torch.compiler.is_compiling() and (found := _find_window(arrays, extents, chosen[0], begin, stop, policy)) is not None:
+        return found
     return _window(op, layout, extents, chosen[0], begin, stop, policy)
 
 
@@ -259,8 +289,8 @@ def slice(
     if pad:
         check_per_channel(op, "fill_values", fill_values, window.extent[layout.index("C")] if "C" in layout else 1)
     wanted = output_type(op, dtype, output_dtype) or arrays.dtype
-    out = empty_batch(arrays.batch_size, window.extent, wanted, arrays.buffer.device, arrays.layout)
-    return launch(out, (window.rows, fill_values, pad, layout))
+    out = window.allocate(arrays, wanted, arrays.layout)
+    return launch(out, (window.rows, fill_values, pad, layout), derivation=derive_windows(window))
 
 
 @operator()
@@ -300,26 +330,28 @@ def pad(
         raise RuntimeError("pad: a number has no axes to fill up")
     chosen = axes_of_samples("pad", axes, axis_names, arrays.layout or "", arrays.ndim) or [tuple(range(arrays.ndim))]
     extents = _pad_sample(extents_of(arrays), chosen[0], shape, align) if len(chosen) == 1 else _padded_each(arrays, chosen, shape, align)
+    # A pad is a slice from 0 whose window exceeds the sample.
     out = empty_batch(arrays.batch_size, extents, arrays.dtype, arrays.buffer.device, arrays.layout)
     return launch(out, (_nowhere(arrays.ndim), fill_value, True, ""))
 
 
 def _pad_sample(extents: Sequence[Column], axes: tuple[int, ...], shape: Any, align: Any, largest: Sequence[Column] | None = None) -> list[Column]:
     def columns(name: str, value: Any) -> list[Column]:
-        return [whole(column) for column in _Limit(name, _hashable(value), False).columns("pad", [1] * len(axes))]
+        return [whole(column) for column in _Limit(name, as_hashable(value), False).columns("pad", [1] * len(axes))]
 
     padded: list[Column] = list(extents)
     least = columns("shape", shape) if shape is not None else [0] * len(axes)
     multiple = columns("align", align) if align is not None else [1] * len(axes)
     for axis, size, step in zip(axes, least, multiple, strict=True):
         if not holds(step > 0):
-            raise RuntimeError(f"pad: {in_sample(step > 0)}Values of `align` argument must be positive, got {shown(align)}")
+            raise RuntimeError(f"pad: {in_sample(step > 0)}Values of `align` argument must be positive, got {format_value(align)}")
         extent = padded[axis]
         most = extent
         if largest is not None:
             most = largest[axis]
         elif isinstance(extent, torch.Tensor) and len(extent):
             most = extent.amax().expand(len(extent))
+        # Never smaller than the sample: pad does not cut.
         wanted = larger(extent, choose(size > 0, size, most))
         padded[axis] = (wanted + step - 1) // step * step
     return padded

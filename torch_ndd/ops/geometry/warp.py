@@ -3,19 +3,19 @@
 
 import math
 import warnings
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
 
 from ... import types
 from ..._core import native
-from ..._core.operators.operator import DeviceLike, PerSample, ShapeArg, Shared, T, launch, operator
+from ..._core.operators.operator import Derivation, DeviceLike, PerSample, ShapeArg, Shared, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from .._columns import extents_of, holds, in_sample
-from .._outputs import frames_of, like, resized
-from ._canvas import rotated_canvas
+from .._outputs import frames_of, like, output_type, resized
+from ._canvas import derive_rotated_canvases, rotated_canvas
 from ._resize_plan import columns, single, spatial_axes
 
 LAYOUTS = ("HWC", "FHWC", "DHWC", "FDHWC", "CHW", "FCHW", "CDHW", "FCDHW")
@@ -90,7 +90,14 @@ def rotate(
     out = resized(images, range(first, first + spatial), canvas, _result_type("rotate", images.dtype, dtype, output_dtype))
     interpolation = _interpolation("rotate", interp_type, _NEAREST_OR_LINEAR)
     arguments = [_row(angle, 1), None if turn_axis is None else _row(turn_axis, 3), fill_value, interpolation, fade, first, spatial, frames]
-    return launch(out, arguments)
+    derivation = None
+    varies = isinstance(angle, torch.Tensor) or images.ragged_shapes is not None
+    if varies and size is None and spatial == 2 and not frames and not torch.compiler.is_compiling():
+        if keep_size:
+            derivation = Derivation(_check_angles, 0)
+        else:
+            derivation = derive_rotated_canvases(first, angle)
+    return launch(out, arguments, derivation=derivation)
 
 
 @operator(layouts=LAYOUTS)
@@ -142,7 +149,11 @@ def warp_affine(
     frame_count = frames_of(images, mtx)  # type: ignore[arg-type]
     out = resized(images, range(first, first + spatial), canvas, _result_type("warp_affine", images.dtype, dtype, output_dtype), frame_count)
     interpolation = _interpolation("warp_affine", interp_type, _NEAREST_OR_LINEAR)
-    return launch(out, [matrix, fill_value, interpolation, bool(inverse_map), fade, first, spatial, frames or frame_count is not None])
+    arguments = [matrix, fill_value, interpolation, bool(inverse_map), fade, first, spatial, frames or frame_count is not None]
+    keeps_shapes = mtx is None and size is None and not frames and not torch.compiler.is_compiling()
+    # Nothing is computed, but a ragged output has the shapes of each call's input.
+    derivation = Derivation(lambda images, values: ((), images.ragged_shapes), 0) if keeps_shapes and images.ragged_shapes is not None else None
+    return launch(out, arguments, derivation=derivation)
 
 
 @operator(name="experimental.warp_perspective", layouts=PLANE_LAYOUTS)
@@ -361,6 +372,7 @@ def _check_matrix(op: str, images: Batch, matrix_input: Any, argument: Any, shap
         samples, marked = matrix_input.batch_size, (matrix_input.layout or "").startswith("F")
         known = matrix_input.buffer.shape[1:] if matrix_input.ragged_shapes is None else [-1, *shape]
         if matrix_input.ragged_shapes is not None:
+            # Ragged matrices differ in their number of frames only.
             right = matrix_input.ragged_shapes.shape[1] == 2 + marked
             if not torch.compiler.is_compiling():
                 right = (
@@ -374,6 +386,7 @@ def _check_matrix(op: str, images: Batch, matrix_input: Any, argument: Any, shap
     if marked:
         fits = len(known) == 3 and tuple(known[1:]) == shape and known[0] != 0
     else:
+        # Also as a flat list of numbers.
         fits = tuple(known) == shape or (len(known) < 2 and math.prod(known) == count)
     if not fits:
         raise RuntimeError(_wrong_matrix(op, shape, tuple(known)))
@@ -391,6 +404,7 @@ def _wrong_matrix(op: str, shape: tuple[int, int], found: Any) -> str:
 def _map_extents(op: str, name: str, maps: Batch, images: Batch, frames: bool) -> list[Any]:
     """Return height and width of a map: (H, W), optionally with a last dimension of 1, with frames in front, or both."""
     layout, ndim = maps.layout or "", maps.ndim
+    # Without a layout four dimensions can only be frames, height, width and 1.
     has_frames = layout.startswith("F") or (frames and not layout and ndim == 4)
     trailing = ndim - 2 - has_frames
     sizes: Any = extents_of(maps)
@@ -428,6 +442,13 @@ def _check_angle(angle: Any, images: Batch, sequence: bool) -> None:
         raise RuntimeError(f"rotate: {in_sample(finite)}angle must be finite")
 
 
+def _check_angles(images: Batch, values: Mapping[str, torch.Tensor]) -> tuple[tuple[()], torch.Tensor | None]:
+    """Check the angles of a repeated call, which go to the kernel as they are. A ragged output has the shapes of the input."""
+    if "angle" in values:
+        _check_angle(values["angle"], images, False)
+    return (), images.ragged_shapes
+
+
 def _interpolation(op: str, value: Any, allowed: dict[Any, str], argument: str = "interp_type") -> int:
     names = " or ".join(allowed.values())
     if not isinstance(value, int):
@@ -438,17 +459,10 @@ def _interpolation(op: str, value: Any, allowed: dict[Any, str], argument: str =
 
 
 def _result_type(op: str, input_type: torch.dtype, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype:
-    if output_dtype is None:
-        return dtype or input_type
-    if dtype is not None:
-        raise TypeError(f"{op}: output_dtype is the deprecated name of dtype; give only dtype")
-    try:
-        result = types.to_dtype(output_dtype)
-    except (TypeError, ValueError) as error:
-        raise type(error)(f"{op}: output_dtype: {error}") from None
-    if not torch.compiler.is_compiling():
+    result = output_type(op, dtype, output_dtype)
+    if output_dtype is not None and not torch.compiler.is_compiling():
         warnings.warn(f"{op}: output_dtype is deprecated, use dtype", DeprecationWarning, stacklevel=5)
-    return result
+    return result or input_type
 
 
 def _row(value: Any, width: int) -> torch.Tensor:
@@ -465,6 +479,7 @@ def _given_size(op: str, size: Any, spatial: int, broadcast: bool = False) -> li
             raise RuntimeError(f"{op}: size has {len(size)} elements, but there are {spatial} spatial axes")
         if not all(isinstance(s, int | float) and 0 < s < 2**31 for s in size):
             raise RuntimeError(f"{op}: size must be positive and less than 2**31, got {size}")
+        # Halves are rounded up, as for resize; a canvas has a pixel at least.
         return [max(1, math.floor(s + 0.5)) for s in size]
     if broadcast and size.numel() == size.shape[0]:
         size = size.reshape(-1, 1).expand(-1, spatial)
@@ -483,11 +498,13 @@ def _canvas(extents: Sequence[Any], angle: Any, axis: Any) -> list[Any]:
     sizes: list[Any] = list(reversed(extents))
     if not tensors:
         return [*reversed(rotated_canvas(sizes, angle, axis))]
+    # In float32, as on the host alone: the canvas must not depend on how the angle was given.
     turn = angle.to(torch.float32).reshape(angle.shape[0], -1) if isinstance(angle, torch.Tensor) else torch.tensor([[angle]], dtype=torch.float32)
     parts: Any = axis
     if isinstance(axis, torch.Tensor):
         parts = axis.to(torch.float32).reshape(axis.shape[0], -1, 3).unbind(-1)
     sizes = [s[:, None] if isinstance(s, torch.Tensor) else torch.tensor([[s]]) for s in sizes]
+    # All frames of a sequence share a canvas, the largest that one of them needs.
     return [extent.amax(1) for extent in reversed(rotated_canvas(sizes, turn, parts))]
 
 

@@ -9,7 +9,7 @@ import torch
 from ..._core.operators.definition import Launch
 from ..._core.operators.operator import DeviceLike, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
-from .._columns import Column, column_list, extents_of, first_failure, holds, shown
+from .._columns import Column, column_list, extents_of, first_failure, format_value, holds
 from .._outputs import like
 from ..generic.convert import cast
 
@@ -19,9 +19,9 @@ def _shape(op: str, shape: Any) -> list[Column]:
     extents = [] if shape is None else column_list(shape)
     for extent in extents:
         if isinstance(extent, tuple) or (isinstance(extent, torch.Tensor) and extent.is_floating_point()):
-            raise TypeError(f"{op}: shape takes integers, got {shown(shape)}")
+            raise TypeError(f"{op}: shape takes integers, got {format_value(shape)}")
         if not holds(extent >= 0):
-            raise RuntimeError(f"{op}: shape must not be negative, got {shown(shape)}")
+            raise RuntimeError(f"{op}: shape must not be negative, got {format_value(shape)}")
     return [extent.to(torch.int64) if isinstance(extent, torch.Tensor) else extent for extent in extents]
 
 

@@ -18,13 +18,13 @@ from .._columns import (
     column_list,
     extents_of,
     first_failure,
+    format_value,
     holds,
     in_sample,
     nearest,
     product,
     rows,
     sample_shape,
-    shown,
     whole,
 )
 from .._outputs import like
@@ -70,6 +70,7 @@ def transpose(
     if output_layout is not None and (not isinstance(output_layout, str) or len(output_layout) != ndim):
         kind = RuntimeError if isinstance(output_layout, str) else TypeError
         raise kind(f"transpose: output_layout={output_layout!r} must have a letter for each of the {ndim} axes")
+    # Reversed by default, as in NumPy.
     order = _permutation(perm, ndim) if perm is not None else list(range(ndim))[::-1]
     if output_layout is not None:
         layout = output_layout
@@ -91,6 +92,7 @@ def _permutation(perm: Any, ndim: int) -> list[int]:
 def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: torch.dtype | None = None) -> Batch:
     """Return a view of the same memory with other extents and possibly another type."""
     values = input.buffer
+    # Other types need memory aligned for them, which a part of a larger buffer may lack.
     if dtype is not None and dtype is not values.dtype:
         if torch.compiler.is_compiling():
             misaligned = dtype.itemsize > values.element_size()  # it may be: torch 2.11 does not know the offset in a graph
@@ -104,6 +106,7 @@ def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: t
     table = rows(shape) if shape else torch.empty((input.batch_size, 0), dtype=torch.int64)
     table = table.expand(input.batch_size, len(shape)).contiguous()
     view = new_batch(values.reshape(-1), table, layout, fixed=tuple(None if isinstance(extent, torch.Tensor) else extent for extent in shape))
+    # Samples of different shapes may have equal ones now.
     return view if torch.compiler.is_compiling() else view.densify()
 
 
@@ -132,6 +135,7 @@ def _reshape(
             requested = _in_other_items(op, requested, in_bytes, out_bytes)
     if any(isinstance(extent, tuple) for extent in requested):
         raise TypeError(f"{op}: the shape must be a list of numbers")
+    # Last, because the extent that is left open follows from all others.
     requested = _without_wildcard(op, extents, requested, in_bytes, out_bytes)
     if layout is None:
         layout = data.layout if len(requested) == data.ndim else None
@@ -145,6 +149,7 @@ def _source_extents(op: str, data: Batch, extents: Sequence[Column], sources: Se
     for k, source in enumerate(sources):
         if not holds((source >= -1) & (source < data.ndim)):
             raise RuntimeError(f"{op}: src_dims[{k}] is out of bounds: axes of the input are 0 to {data.ndim - 1}, -1 inserts a new one")
+    # Columns of the input, chosen without a table: the usual case.
     if not any(isinstance(source, torch.Tensor) for source in sources):
         return [1 if source < 0 else extents[int(source)] for source in sources]
     # Column `ndim` of the table has the extent 1 of a new axis.
@@ -168,9 +173,11 @@ def _relative_shape(op: str, data: Batch, extents: Sequence[Column], factors: Se
     extents_found = []
     for factor, extent in zip(factors, sources, strict=False):
         if isinstance(factor, tuple):
-            raise TypeError(f"{op}: rel_shape must be a list of numbers, got {shown(factors)}")
+            raise TypeError(f"{op}: rel_shape must be a list of numbers, got {format_value(factors)}")
         if not holds(factor != 0) or not holds(abs(factor) < 2.0**53):
-            raise RuntimeError(f"{op}: {in_sample((factor != 0) & (abs(factor) < 2.0**53))}rel_shape must be finite and not 0, got {shown(factors)}")
+            raise RuntimeError(
+                f"{op}: {in_sample((factor != 0) & (abs(factor) < 2.0**53))}rel_shape must be finite and not 0, got {format_value(factors)}"
+            )
         extents_found.append(choose(factor < 0, -1, nearest(factor * extent)))
     return extents_found
 

@@ -9,7 +9,7 @@ import torch
 from ..._core.operators.arguments import NO_VALUE
 from ..._core.operators.operator import DeviceLike, T, VaryingShape, launch, operator
 from ..._core.values.batch import Batch, empty_batch, new_batch
-from .._columns import Column, extents_of, first_failure, holds, shown
+from .._columns import Column, extents_of, first_failure, format_value, holds
 
 
 def _check_sequence(op: str, input: Batch) -> None:
@@ -47,7 +47,7 @@ def sequence_rearrange(
     if isinstance(order, list) and not any(isinstance(frame, tuple) for frame in order):
         order = torch.tensor([order], dtype=torch.int64).reshape(1, -1)
     if not isinstance(order, torch.Tensor) or order.dim() != 2:
-        raise RuntimeError(f"{op}: new_order takes a list of frames for each sample, got {shown(new_order)}")
+        raise RuntimeError(f"{op}: new_order takes a list of frames for each sample, got {format_value(new_order)}")
     table = order
     counts = (table != NO_VALUE).sum(1)
     if not holds(counts > 0):

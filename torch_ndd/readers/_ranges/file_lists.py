@@ -1,16 +1,51 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of files: those named in a text, and those in a folder and its subdirectories."""
+"""Lists of files: the arguments that name them, those named in a text, and those in a folder and its subdirectories."""
 
 import fnmatch
 import os
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
 from ..._core.process.files import text_of
 from ...io._urls import is_url, list_names, read_all
-from .ranges import Ranges, pack_paths
+from .ranges import Path, Ranges, as_paths, pack_paths
 from .remote import ranges_of
+
+
+class FileArguments:
+    """The arguments ``file_root``, ``file_list`` and ``files`` of a reader."""
+
+    def __init__(self, file_root: Path | None, file_list: Path | None, files: Path | Sequence[Path] | None) -> None:
+        self.root = None if file_root is None else os.fsencode(file_root)
+        self.list = None if file_list is None else os.fsencode(file_list)
+        self.paths = None if files is None else pack_paths(as_paths(files))
+
+    @property
+    def needs(self) -> dict[str, bytes | None]:
+        """Paths that a loader checks before it starts."""
+        # With a list the root may be unused, and files are not checked one by one.
+        return {"file_list": self.list} if self.list is not None else {"file_root": self.root} if self.paths is None else {}
+
+    def check(self, op: str) -> None:
+        """Raise RuntimeError for arguments that are missing or exclude each other."""
+        if self.root is None and self.paths is None and self.list is None:
+            raise RuntimeError(f"{op}: file_root is required without files or file_list")
+        if self.paths is not None and self.list is not None:
+            raise RuntimeError(f"{op}: give files or file_list, not both")
+        if self.paths is not None and len(self.paths[1]) == 1:
+            raise RuntimeError(f"{op}: files is an empty list")
+
+    def find(self, op: str, *patterns: str) -> Ranges:
+        """Return the files, of a folder those whose names match one of the patterns. Raise RuntimeError if there are none."""
+        self.check(op)
+        if self.list is not None:
+            return listed_files(op, self.list, self.root)
+        if self.paths is not None:
+            return whole_files(self.root, *self.paths)
+        assert self.root is not None
+        return files_below(op, self.root, *patterns)
 
 
 def whole_files(root: bytes | None, paths: bytes, offsets: np.ndarray) -> Ranges:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Byte ranges of files, and whole files, read ahead by native threads into packed batches."""
 
+import ctypes
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -92,14 +93,23 @@ class Ranges:
 
 def start_files(tables: Sequence[Ranges], which: np.ndarray, numbers: np.ndarray) -> "RangeRequest":
     """Start reading whole files into one batch: sample k is file ``numbers[k]`` of table ``which[k]``."""
-    # dtype object, so that paths of any length are assigned in place by index arrays.
-    paths = np.empty(len(which), object)
+    # Addresses and lengths of the root and the rest of each path, which native code joins: 256 slices in Python took 100 us.
+    count = len(which)
+    begins, lengths = np.empty((count, 2), np.int64), np.empty((count, 2), np.int64)
     for k in np.unique(which).tolist():
         table, chosen = tables[k], np.flatnonzero(which == k)
-        begins, ends = (table.path_offsets[numbers[chosen] + edge].tolist() for edge in (0, 1))
-        paths[chosen] = [table.root + table.paths[begin:end] for begin, end in zip(begins, ends, strict=True)]
-    joined = Ranges(b"", *pack_paths(paths.tolist()))
-    return joined.start(np.arange(len(which)))
+        first, end = table.path_offsets[numbers[chosen]], table.path_offsets[numbers[chosen] + 1]
+        begins[chosen, 0], begins[chosen, 1] = _address_of_bytes(table.root), _address_of_bytes(table.paths) + first
+        lengths[chosen, 0], lengths[chosen, 1] = len(table.root), end - first
+    offsets = np.zeros(count + 1, np.int64)
+    np.cumsum(lengths.sum(1), out=offsets[1:])
+    joined = np.empty(offsets[-1], np.uint8)
+    native.gather(None, 1, address_of(begins), address_of(lengths), 2 * count, address_of(joined))
+    return Ranges(b"", joined.tobytes(), offsets).start(np.arange(count))
+
+
+def _address_of_bytes(content: bytes) -> int:
+    return ctypes.cast(ctypes.c_char_p(content), ctypes.c_void_p).value or 0
 
 
 class OpenFiles:
@@ -166,22 +176,22 @@ class RangeRequest(Parts, NativeRequest):
         self._ranges = ranges
         self._components = len(numbers) if numbers.ndim == 2 else 1
         # As bytes, which ctypes passes directly: taking the address of an array costs 20 us with cold caches.
-        self._given: tuple[bytes | None, ...]
+        self._table: tuple[bytes | None, ...]
         if ranges.file is None:
             heads = None if most is None else np.full(numbers.shape, -1 - most, np.int64).tobytes()  # see check_range in csrc/readers
-            self._given = (numbers.astype(np.int32).tobytes(), None, heads)
+            self._table = (numbers.astype(np.int32).tobytes(), None, heads)
         else:
             parts = [ranges.file[numbers], *(None if column is None else column[numbers] for column in (ranges.begin, ranges.length))]
             # A negative number indexed an arbitrary file above; to native code, -1 means an empty sample.
             parts[0][numbers < 0] = -1
             kinds = (np.int32, np.int64, np.int64)
-            self._given = tuple(None if part is None else part.astype(kind, copy=False).tobytes() for part, kind in zip(parts, kinds, strict=True))
+            self._table = tuple(None if part is None else part.astype(kind, copy=False).tobytes() for part, kind in zip(parts, kinds, strict=True))
         super().__init__(numbers.shape[-1])
 
     def _native_ranges(self) -> tuple[Any, ...]:
         """Return the arguments of the native functions."""
         ranges = self._ranges
-        return ranges.files(), ranges.root, ranges.paths, ranges.offsets_address, *self._given, self._components * self.samples
+        return ranges.files(), ranges.root, ranges.paths, ranges.offsets_address, *self._table, self._components * self.samples
 
     def _begin(self) -> int:
         return native.ranges_start(*self._native_ranges(), self._components)
@@ -200,7 +210,7 @@ class RangeRequest(Parts, NativeRequest):
         self.wait()
         # One allocation for both tables: native code writes lengths first, then offsets.
         lengths, offsets = tables = np.empty((2, self._components, self.samples), np.int64)
-        address = _address(tables)
+        address = address_of(tables)
         native.ranges_parts(self._handle, address, address + lengths.nbytes)
         data = _range_bytes(self._handle, None)
         if self._components == 1:
@@ -220,7 +230,8 @@ class RecordRequest(RangeRequest):
         return torch.ops.ndd.record_output(self._handle, k), lengths
 
 
-def _address(array: np.ndarray) -> int:
+def address_of(array: np.ndarray) -> int:
+    """Return the address of the elements, for native code."""
     return array.__array_interface__["data"][0]  # ten times as fast as `array.ctypes`, which creates a Python object
 
 

@@ -46,7 +46,7 @@ class RemoteRanges(Ranges):
         return RemoteRequest(self, numbers)
 
     def start_heads(self, numbers: np.ndarray, size: int) -> "RemoteRequest":  # type: ignore[override]
-        """Start fetching whole files: their sizes are not known, and many servers refuse ranges behind the end."""
+        """Start fetching whole files: their sizes are not known, and many servers refuse ranges beyond the end."""
         return self.start(numbers)
 
     def fetch(self, numbers: np.ndarray) -> "Future[list[bytes | Body | Exception]]":

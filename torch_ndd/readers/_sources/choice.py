@@ -95,7 +95,7 @@ def reader_of(source: Any, arguments: OfTorch, options: Mapping[str, Any]) -> Ch
         return _in_step(source, arguments, kept)
     source = flat_dataset(source)
     loading = getattr(source, "choose_reader", None)
-    if loading is not None:  # a data set of ours
+    if loading is not None:  # one of our data sets
         return Chosen(*loading(arguments, kept))
     return Chosen(_of_dataset(source, arguments, kept), None)
 

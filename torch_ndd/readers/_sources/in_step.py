@@ -11,6 +11,7 @@ from ..._core.work.bad_samples import UnreadableSamples
 from .._base import Reader
 from .._shared_steps import SharedSteps
 from .._summary import brief
+from .._waits import Waits, describe_slowest
 from ..dataset._items import Items, first_sample
 
 # Attributes that must be equal, with the names of their options for messages.
@@ -67,6 +68,7 @@ class InStep(Reader):
         for attribute in (*_SAME, "_url_limits", "_state"):
             setattr(self, attribute, getattr(first, attribute))
         self._parts, self._named = parts, isinstance(readers, Mapping)
+        self._waits = Waits(list(parts))
         self._can_change = any(reader._can_change for reader in parts.values())
 
     def scan(self) -> int:
@@ -99,9 +101,10 @@ class InStep(Reader):
         results: dict[Any, Any] = {}
         reasons: dict[int, str] = {}
         causes: dict[int, BaseException] = {}
-        for name, reader in self._parts.items():
+        for part, (name, reader) in enumerate(self._parts.items()):
             try:
-                results[name] = _alone(reader.finish(request[name], samples))
+                with self._waits.measure(part):
+                    results[name] = _alone(reader.finish(request[name], samples))
             except UnreadableSamples as bad:
                 for k, reason in bad.reasons.items():
                     # Finish all parts before raising, so that no request is left half-finished; the first reason per sample is reported.
@@ -115,9 +118,7 @@ class InStep(Reader):
         return first_sample(outputs)
 
     def describe_bottleneck(self) -> tuple[str, str]:
-        advice = [reader.describe_bottleneck() for reader in self._parts.values()]
-        # Advice about Python code helps more than advice about files.
-        return next((pair for pair in advice if pair[0] != "files"), advice[0])
+        return describe_slowest(list(self._parts), list(self._parts.values()), self._waits.seconds)
 
 
 def _alone(outputs: Any) -> Any:

@@ -14,6 +14,7 @@ from ..._core.values.batch import Batch, as_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._limits import UrlLimits, using
 from .._base import Reader
+from .._keys import Keys
 from .._shared_steps import SharedSteps
 from .._summary import brief
 from ..dataset import Collated
@@ -145,6 +146,22 @@ class InnerSource:
         """Return the outputs: a tuple or a dict of Batches and other columns. Raise UnreadableSamples for bad samples."""
         with self._apply_limits():
             outputs = self.reader.finish(request, samples)
+        return self._apply_functions(outputs, len(samples))
+
+    def read(self, samples: np.ndarray) -> Any:
+        """Read samples and return what :meth:`finish` returns."""
+        with self._apply_limits():
+            outputs = self.reader.read_samples(samples)
+        return self._apply_functions(outputs, len(samples))
+
+    def read_matching(self, column: str, keys: Keys, samples: np.ndarray) -> dict[str, Batch] | None:
+        """Return what :meth:`Reader.read_matching` does; None with functions."""
+        if self._functions:
+            return None
+        with self._apply_limits():
+            return self.reader.read_matching(column, keys, samples)
+
+    def _apply_functions(self, outputs: Any, samples: int) -> Any:
         # A collate_fn wraps its result, to carry the number of samples.
         outputs = outputs.value if isinstance(outputs, Collated) else outputs
         for function in self._functions:
@@ -157,19 +174,23 @@ class InnerSource:
         for key in found if isinstance(found, dict) else range(len(found)):
             column = found[key]
             count = column.batch_size if isinstance(column, Batch) else count_of(column)
-            if count != len(samples):
-                raise ValueError(f"{self._op}: {self.what}: output {key!r} has {count} samples for {len(samples)}")
+            if count != samples:
+                raise ValueError(f"{self._op}: {self.what}: output {key!r} has {count} samples for {samples}")
         return found
 
-    def probe(self) -> Any:
-        """Return the outputs for the first sample; None if it cannot be read. Random numbers that are drawn for it are not those of a batch."""
-        sample = np.zeros(1, np.int64)
-        try:
-            # A generator of its own: the probe must not change the random numbers of the program.
-            with using_rng(RNG(0)):
-                return self.finish(self.start(sample), sample)
-        except UnreadableSamples:
-            return None
+    def probe(self, attempts: int = 1) -> Any:
+        """Return the outputs for the first sample that can be read, of so many; None if there is none.
+
+        Random numbers that are drawn for it are not those of a batch.
+        """
+        for k in range(min(attempts, self.reader._size or 1)):
+            try:
+                # A generator of its own: the probe must not change the random numbers of the program.
+                with using_rng(RNG(0), of_batch=True):
+                    return self.read(np.full(1, k, np.int64))
+            except UnreadableSamples:
+                continue
+        return None
 
 
 def _as_column(column: Any) -> Any:

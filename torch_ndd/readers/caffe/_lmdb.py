@@ -9,14 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import is_url
-from .._base import LoaderOptions, Reader
-from .._ranges.ranges import Path, RangeRequest, Ranges, Sources, as_paths, pack_paths, packed_batch
+from .._options import LoaderOptions
+from .._ranges.ranges import Path, RangeRequest, Ranges, as_paths, pack_paths, packed_batch
 from .._ranges.records import LMDB, scan
-from .._threads import pack_samples
+from .._threads import BatchThreadsReader, pack_samples
 
 
 class _Database(NamedTuple):
@@ -34,8 +33,10 @@ def _stamp(file: str) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-class LmdbReader(Reader):
+class LmdbReader(BatchThreadsReader):
     """Base class of readers of the values of some databases; subclasses decode a value."""
+
+    _batch_threads = 1  # parsing messages needs the GIL: one task per sample took 6 times as long as one per batch
 
     def __init__(self, max_batch_size: int | None, device: object, path: Path | Sequence[Path], options: LoaderOptions) -> None:
         super().__init__(max_batch_size, device, options)  # type: ignore[arg-type]
@@ -43,8 +44,6 @@ class LmdbReader(Reader):
         self._databases: list[_Database] | None = None
         self._begins = np.zeros(1, np.int64)  # first sample of each database, and the total
         self._ranges: Ranges | None = None
-        self._executor: Workers | None = None
-        self._process = 0
 
     def scan(self) -> int:
         if self._databases is None:
@@ -82,19 +81,13 @@ class LmdbReader(Reader):
         return f"{self._paths[number]} at key {database.keys[database.offsets[k] : database.offsets[k + 1]].decode(errors='replace')}"
 
     def start(self, samples: np.ndarray) -> "Future[tuple[Batch, ...]]":
-        if self._executor is None or self._process != os.getpid():
-            # Parsing messages needs the GIL: one task per sample took 6 times as long as one per batch.
-            self._executor, self._process = Workers(1, self._op, self), os.getpid()
         assert self._ranges is not None
         # Bytes are read ahead by native threads; only parsing waits for the Python thread.
-        return self._executor.submit(self._read, self._ranges.start(samples), samples)
+        return self._submit(self._read, self._ranges.start(samples), samples)
 
-    def finish(self, request: "Future[tuple[Batch, ...]]", samples: np.ndarray) -> tuple[Batch, ...]:
-        if self._process != os.getpid():
-            request = self.start(samples)
-        outputs = request.result()
-        outputs[0].sources = Sources(self._source, samples)
-        return outputs
+    def _read_batch(self, samples: np.ndarray) -> tuple[Batch, ...]:
+        assert self._ranges is not None
+        return self._read(self._ranges.start(samples), samples)
 
     def _find_changed(self, samples: np.ndarray) -> dict[int, str]:
         """Return the samples whose database was modified: a later tree may have other data at the recorded positions."""
@@ -131,9 +124,6 @@ class LmdbReader(Reader):
     def _parse(self, value: memoryview) -> Sequence[np.ndarray]:
         """Return the outputs of one value; they may share its memory. Raise ValueError for a damaged value."""
         raise NotImplementedError
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**super().__getstate__(), "_executor": None}
 
 
 def _pack(arrays: Sequence[np.ndarray]) -> Batch:

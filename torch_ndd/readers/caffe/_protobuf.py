@@ -66,7 +66,7 @@ def packed_int32(values: memoryview) -> np.ndarray:
     last = np.flatnonzero(data < 0x80)
     if not len(last) or last[-1] != len(data) - 1:
         raise ValueError("the last of the packed numbers has no end")
-    # A byte below 0x80 ends a number; the next one begins behind it.
+    # A byte below 0x80 ends a number; the next one begins after it.
     first = np.concatenate([[0], last[:-1] + 1])
     if (last - first).max() >= _MOST:
         raise ValueError("one of the packed numbers has no end")

@@ -60,7 +60,7 @@ class COCO(Reader):
         save_preprocessed_annotations_dir: The folder; ``dump_meta_files_path`` is an older name.
         size_threshold: Leave out boxes whose width or height is below this, in pixels; 0.1 by default.
         skip_empty: Leave out images without boxes.
-        max_sample_bytes: The largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+        max_sample_bytes: The largest sample to decode, to guard against small files that declare large data; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         loader: Options of all readers, see :class:`LoaderOptions`.
 

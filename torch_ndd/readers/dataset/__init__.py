@@ -198,22 +198,26 @@ class Dataset(ThreadedReader):
             return item if self._collate is not None else prepare_item(item)
 
     @override
-    def start(self, samples: np.ndarray) -> Any:
-        if self._workers == 0 and self._context is None:
-            return None
-        pool = self._pool()
-        return [pool.submit(self._read, sample, self._processes) for sample in samples.tolist()]
+    def start(self, samples: np.ndarray) -> list[Callable[[], Any]]:
+        return list(map(self._item_starter(), samples.tolist()))
 
     @override
-    def finish(self, request: Any, samples: np.ndarray) -> Any:
-        return self._join_samples(self._list_reads(request, samples), samples)
+    def finish(self, request: list[Callable[[], Any]], samples: np.ndarray) -> Any:
+        return self._join_samples(self.start(samples) if self._is_forked() else request, samples)
 
-    def _list_reads(self, request: Any, samples: np.ndarray) -> list[Callable[[], Any]]:
-        """Return a function for each sample of a request that waits for its item, or makes it."""
-        if request is not None and self._process != os.getpid():
-            # The parent's threads have no counterpart in this process: start again with own ones.
-            request = self.start(samples)
-        return [partial(self._read, sample) for sample in samples.tolist()] if request is None else [future.result for future in request]
+    def _item_starter(self) -> Callable[[int], Callable[[], Any]]:
+        """Return a function that starts to read a sample, and returns one that waits for the item, or reads it where there are no threads."""
+        if self._reads_inline():
+            return lambda sample: partial(self._read, sample)
+        pool, processes = self._pool(), self._processes
+        return lambda sample: pool.submit(self._read, sample, processes).result
+
+    def _reads_inline(self) -> bool:
+        return self._workers == 0 and self._context is None
+
+    def _is_forked(self) -> bool:
+        """Whether requests belong to threads of the parent process, which this one does not have."""
+        return not self._reads_inline() and self._process != os.getpid()
 
     def _join_samples(self, reads: Sequence[Callable[[], Any]], samples: np.ndarray) -> Any:
         items = collect_items(reads)
@@ -308,11 +312,15 @@ class Activity:
             if not self._active:
                 self._elapsed += time.perf_counter() - self._since
 
+    def seconds(self) -> float:
+        """Return the seconds during which any call was running."""
+        with self._lock:
+            return self._elapsed + (time.perf_counter() - self._since if self._active else 0.0)
+
     def cores(self) -> float:
         """Return CPU seconds per second."""
-        with self._lock:
-            elapsed = self._elapsed + (time.perf_counter() - self._since if self._active else 0.0)
-            return self._cpu / elapsed if elapsed else 0.0
+        elapsed = self.seconds()
+        return self._cpu / elapsed if elapsed else 0.0
 
     def __getstate__(self) -> dict[str, Any]:
         # Locks cannot be pickled, and measurements belong to a process.

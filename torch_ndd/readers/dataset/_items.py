@@ -234,6 +234,10 @@ def _column(values: Any, where: str) -> Any:
         return _batch_of_arrays(values, where)
     if kind == "number":
         return new_batch(_numbers(values, where))
+    if kind == "time":
+        return values
+    if isinstance(first, np.ndarray) and default_collate_fn_map.get(np.ndarray) is _COLLATE_ARRAYS:
+        raise _no_tensor_type(first.dtype, where)
     for known, function in default_collate_fn_map.items():  # types that the user has registered, and Tensors
         if isinstance(first, known):
             return function(values, collate_fn_map=default_collate_fn_map)
@@ -246,6 +250,11 @@ def _batch_of_arrays(values: Sequence[Any], where: str) -> Any:
         if isinstance(value, torch.Tensor) and (value.requires_grad or value.layout != torch.strided or value.is_nested):
             wrong = "requires grad; return it detached" if value.requires_grad else f"has the memory layout {value.layout}; return it dense"
             raise TypeError(f"{where or 'the items'}: a tensor {wrong}, or give a collate_fn")
+    # Arrays of files may have the byte order of another machine.
+    values = [value if isinstance(value, torch.Tensor) or value.dtype.isnative else value.astype(value.dtype.newbyteorder("=")) for value in values]
+    for value in values:
+        if isinstance(value, np.ndarray) and value.dtype.type in _LONG:
+            raise _no_tensor_type(value.dtype, where)
     if len({value.dtype for value in values}) > 1:  # torch.stack promotes
         tensors = [torch.from_numpy(np.require(value, requirements=["C", "W"])) if isinstance(value, np.ndarray) else value for value in values]
         common = reduce(torch.promote_types, [tensor.dtype for tensor in tensors])
@@ -255,8 +264,15 @@ def _batch_of_arrays(values: Sequence[Any], where: str) -> Any:
 
 def _numbers(values: Sequence[Any], where: str) -> torch.Tensor:
     """Convert numbers to a tensor of the dtype that torch chooses."""
-    first = values[0]
+    for value in values:
+        if isinstance(value, np.generic) and value.dtype.type in _LONG:
+            raise _no_tensor_type(value.dtype, where)
     try:
+        if len({type(value) for value in values}) > 1:
+            values = [value.item() if getattr(value, "dtype", None) in _ALONE else value for value in values]
+        elif isinstance(values[0], np.generic):
+            return torch.from_numpy(np.array(values))
+        first = values[0]
         if isinstance(first, np.generic):
             return torch.as_tensor(values)
         # default_collate makes float64 of Python floats; torch.tensor would use the default dtype.
@@ -272,7 +288,18 @@ def _kind(value: Any) -> str:
         return "pixels"
     if isinstance(value, torch.Tensor) or (isinstance(value, np.ndarray) and value.dtype.kind in "biufc"):
         return "array"
+    if isinstance(value, np.datetime64 | np.timedelta64):
+        return "time"
     return "number" if isinstance(value, bool | int | float | complex | np.bool_ | np.number) else "object"
+
+
+_LONG = (np.longdouble, np.clongdouble)  # numbers of NumPy that torch does not have
+_ALONE = (np.uint64, np.bool_)  # which torch converts only alone
+_COLLATE_ARRAYS = default_collate_fn_map[np.ndarray]  # torch's function, which a user may replace
+
+
+def _no_tensor_type(dtype: np.dtype[Any], where: str) -> TypeError:
+    return TypeError(f"{where or 'the items'}: no tensor has the type {dtype}; convert it in the data set (astype, tolist), or give a collate_fn")
 
 
 _LAYOUTS = {"Image": "CHW", "Video": "FCHW"}  # of torchvision's tv_tensors

@@ -20,8 +20,8 @@ from ..._core.values.convert import saturate
 from ...decoders.inflate import inflate_gzip
 from ...io._urls import read_all
 from .._options import DecodingOptions
-from .._ranges.file_lists import files_below, listed_files, whole_files
-from .._ranges.ranges import Path, Ranges, as_paths, pack_paths
+from .._ranges.file_lists import FileArguments
+from .._ranges.ranges import Path, Ranges
 from .._ranges.remote import RemoteRanges
 from .._threads import ThreadedReader
 from ._codecs import image_of
@@ -48,7 +48,7 @@ class Fits(ThreadedReader):
         file_root: A folder.
         files: Paths or URLs, relative to ``file_root``.
         hdu_indices: Which HDUs to read, from 1, the primary one; by default 2, the first extension.
-        max_sample_bytes: The largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+        max_sample_bytes: The largest sample to decode, to guard against small files that declare large data; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         **loader: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.
 
@@ -83,10 +83,8 @@ class Fits(ThreadedReader):
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         self._op = "experimental.readers.Fits"
-        self._root = None if file_root is None else os.fsencode(file_root)
-        self._list = None if file_list is None else os.fsencode(file_list)
-        self._given = None if files is None else pack_paths(as_paths(files))
-        self._needs = {"file_list": self._list} if self._list is not None else {"file_root": self._root} if files is None else {}
+        self._files = FileArguments(file_root, file_list, files)
+        self._needs = self._files.needs
         self._filters = ("*.fits", "*.fits.gz") if file_filter is None else (file_filter,)
         parts = [2] if hdu_indices is None else [hdu_indices] if isinstance(hdu_indices, int) else list(hdu_indices)
         # HDUs count from 1, as in the FITS standard.
@@ -103,18 +101,7 @@ class Fits(ThreadedReader):
     def scan(self) -> int:
         _astropy()
         if self._ranges is None:
-            if self._given is not None and self._list is not None:
-                raise RuntimeError(f"{self._op}: give files or file_list, not both")
-            if self._list is not None:
-                self._ranges = listed_files(self._op, self._list, self._root)
-            elif self._given is not None:
-                if len(self._given[1]) == 1:
-                    raise RuntimeError(f"{self._op}: files is an empty list")
-                self._ranges = whole_files(self._root, *self._given)
-            elif self._root is not None:
-                self._ranges = files_below(self._op, self._root, *self._filters)
-            else:
-                raise RuntimeError(f"{self._op}: file_root is required without files or file_list")
+            self._ranges = self._files.find(self._op, *self._filters)
             self._remote = isinstance(self._ranges, RemoteRanges)
         return self._ranges.size
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compressed FITS images by astropy's C code, within bounds.
 
-The decoders of cfitsio trust a tile. Rice's looks for the next bit that is set, also behind the tile's end: 105 bytes end the process. HCOMPRESS's
+The decoders of cfitsio trust a tile. Rice's looks for the next bit that is set, also beyond the tile's end: 105 bytes end the process. HCOMPRESS's
 writes as many pixels as the tile says, into memory for as many as the image says. PLIO's reads from where the tile says. Each is called here with
-what it needs to stop: the sizes in the tile are compared with those of the image, and bytes that end a decoder, or that it may read, lie behind the
-tile. Random numbers for dithered pixels are looked up by the header's seed, also in front of the table: seeds are checked.
+what it needs to stop: the sizes in the tile are compared with those of the image, and bytes that end a decoder, or that it may read, lie after the
+tile. Random numbers for dithered pixels are looked up by the header's seed, also before the table: seeds are checked.
 
 HCOMPRESS keeps its position in static variables while other threads run, so that one image is decoded at a time.
 """
@@ -98,7 +98,7 @@ def _hcompress(astropys: Any, library: ctypes.PyDLL) -> Any:
                 raise ValueError(f"an HCOMPRESS tile is damaged: it is of {size[0]} x {size[1]} pixels, and the image has {rows} x {columns} there")
             if max(first, second, third) > MAX_PLANES:
                 raise ValueError(f"an HCOMPRESS tile is damaged: {max(first, second, third)} bit planes")
-            # Before each bit plane stand four bits, 0 or 15, which 0101... is not wherever it begins: behind its end, a tile has at most the rest of
+            # Before each bit plane stand four bits, 0 or 15, which 0101... is not wherever it begins: beyond its end, a tile has at most the rest of
             # one plane, 6 bits for each four of a quarter of the pixels and for each node of the tree above them, or the signs of all pixels.
             padded = _pad(tile, 0x55, (rows + 2) * (columns + 2) // 4 + 64)
             if function is None or not known:

@@ -22,6 +22,7 @@ class Queue(NamedTuple):
 
     def list_places(self, shards: int) -> list[tuple[int, int]]:
         """Return the places to read, and how many samples to skip at each: first those that had begun."""
+        # Those that were begun come first, each with the samples to skip; all others are read from their start.
         skipped = {place for place, _ in self.begun}
         untouched = [place for begin, end in _find_gaps(self.done, shards) for place in range(begin, end) if place not in skipped]
         return [*self.begun, *((place, 0) for place in untouched)]
@@ -90,6 +91,7 @@ class StreamState(NamedTuple):
         }
 
     def _check(self, op: str) -> None:
+        # A state comes from a file: ranges must ascend without overlap, and what was begun must lie between them.
         edges = [0, *(edge for part in self.queue.done for edge in part), self.shards]
         in_order = edges == sorted(edges)
         begun = [place for place, _ in self.queue.begun]
@@ -97,6 +99,7 @@ class StreamState(NamedTuple):
         if not in_order or len(set(begun)) < len(begun) or not free.issuperset(begun):
             raise ValueError(f"{op}: not a valid saved state: 'queue' is not a division of {self.shards} shards")
         for rank, progress in self.progress.items():
+            # Places of the queue are dealt to the ranks in turn.
             size = len(range(rank, len(free), self.ranks))
             opened = [item for item, _ in progress.slots]
             if rank >= self.ranks or progress.taken > size or len(set(opened)) < len(opened) or max(opened, default=-1) >= progress.taken:
@@ -104,6 +107,7 @@ class StreamState(NamedTuple):
 
     def divide(self, op: str, rank: int, ranks: int) -> tuple[Queue, Progress]:
         """Return the queue and the progress of a rank. Raise ValueError if another number of ranks needs the states of all."""
+        # The same division as before: the rank continues in the middle of its part.
         if ranks == self.ranks and rank in self.progress:
             return self.queue, self.progress[rank]
         if len(self.progress) < self.ranks:
@@ -117,6 +121,7 @@ class StreamState(NamedTuple):
         for former_rank, progress in self.progress.items():
             counts = dict(progress.slots)
             for item, (place, skip) in enumerate(places[former_rank :: self.ranks]):
+                # Opened, and no longer open: it was read to its end.
                 if item < progress.taken and item not in counts:
                     finished.add(place)
                 elif skip or counts.get(item):
@@ -129,6 +134,7 @@ class StreamState(NamedTuple):
 def merge_stream_states(op: str, contents: Sequence[Any]) -> dict[str, Any]:
     """Merge the states of all ranks. Raise ValueError if they are not those of one run."""
     states = [StreamState.decode(op, content) for content in contents]
+    # A rank with a short part may have begun the next epoch; it counts as having finished this one.
     epoch = min(state.epoch for state in states)
     first = next(state for state in states if state.epoch == epoch)
     progress: dict[int, Progress] = {}

@@ -56,6 +56,7 @@ class ShardStream(Stream):
 
     def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
         assert batch_size is not None
+        # A pass that was left early is not continued, unless a state was loaded since.
         if not self._resumed and self._progress.samples:
             self._next_epoch()
         return self._rest(batch_size)
@@ -98,6 +99,7 @@ class ShardStream(Stream):
     def _list_shards(self) -> list[tuple[int, int]]:
         """Return the rank's part of the queue: shards, and how many of their samples were delivered before."""
         order = range(self._shards) if self._seed is None else np.random.default_rng([self._seed % 2**64, self._epoch]).permutation(self._shards)
+        # Every n-th shard, so that ranks that leave the queue at different places have read from the same part of the epoch.
         places = self._queue.list_places(self._shards)[self.shard_id :: self.num_shards]
         return [(int(order[place]), skip) for place, skip in places]
 
@@ -120,6 +122,7 @@ class ShardStream(Stream):
             slots.append(open_shard(taken))
             taken += 1
         rows: list[_Row] = []
+        # One row from each open shard in turn: the order depends on the position only, not on which thread is faster.
         while slots:
             turn %= len(slots)
             slot = slots[turn]
@@ -146,6 +149,7 @@ class ShardStream(Stream):
         parts = [rows[chosen[0]].chunk.take([rows[place].row for place in chosen]) for chosen in places.values()]
         # A column without a value in a chunk may have the type null there, or that of empty lists.
         table = arrow.concat_tables(parts, promote_options="permissive")
+        # One take for each chunk and one that restores the order, instead of one for each row.
         table = table.take(np.argsort([place for chosen in places.values() for place in chosen]))
         names = tuple(row.name for row in rows)
         if not self._selected:
@@ -193,7 +197,7 @@ class _OpenShard:
         part = self._dataset.shard(self._dataset.num_shards, self._shard)
         if self._next:  # nothing has been taken yet
             part = part.skip(self._next)
-        # Behind map() the types are unknown unless it was given `features`; from_dict() derives them from a chunk, "arrow" from each row.
+        # After map() the types are unknown unless it was given `features`; from_dict() derives them from a chunk, "arrow" from each row.
         typed = part.features is not None
         part = part.with_format("arrow" if typed else None)
         part.set_epoch(self._epoch)

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,12 +15,13 @@ from ..._core.context.device import DeviceLike
 from ..._core.suggestions import similar
 from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import UnreadableSamples
-from ...decoders._clips import Clip, ClipDecoder, ClipRequest, Frames, VideoFacts, check_cache_bytes, join_frames
+from ...decoders._clips import MAX_GPU_THREADS, Clip, ClipDecoder, ClipRequest, Frames, VideoFacts, check_cache_bytes, join_frames
 from ...decoders._video import codec, reason
 from ...io._urls import is_url
-from .._options import DecodingOptions
+from .._options import DecodingOptions, find_target
 from .._threads import ThreadedReader, pack_samples
 from ._columns import load_columns, select_episodes
+from ._images import ImageColumns, ImageRequest
 from ._layout import Episodes, Feature, Layout
 
 _NEEDED = ("timestamp", "index", "episode_index")
@@ -40,6 +41,15 @@ class _DataSet:
     tasks: dict[int, bytes] | None
     steps: dict[str, np.ndarray]
     """The frames of a window relative to the sample, by feature."""
+    images: ImageColumns | None
+    """The cameras that are stored as images."""
+    image_rows: np.ndarray
+    """The row of each frame in them."""
+
+
+class _Request(NamedTuple):
+    clips: ClipRequest
+    images: ImageRequest | None
 
 
 class LeRobot(ThreadedReader):
@@ -49,6 +59,9 @@ class LeRobot(ThreadedReader):
     cameras are decoded videos, uint8, layout ``HWC``; ``task`` is the text of the frame's task, uint8 (length,). With ``delta_timestamps`` a feature
     is a window, with one more dimension: cameras have the layout ``FHWC``.
 
+    Cameras that are stored as images in the Parquet files are decoded on the CPU, with the size in ``meta/info.json``; one channel there makes gray
+    images. Row groups stay in memory as in :class:`Parquet`: in random order, few of them, or small ones, are read fastest.
+
     The frame of a video is the one with the number ``round((from_timestamp + timestamp) * average frames per second)``. A sample whose frame has
     another time is a bad sample, see ``on_error``. The frames that the samples of a batch need are decoded together: each group of pictures once,
     from its key frame to the last frame that is needed. The numbers of all frames are in memory: about 100 bytes a frame.
@@ -56,7 +69,7 @@ class LeRobot(ThreadedReader):
     Args:
         max_batch_size: Default batch size of :meth:`next_epoch`.
         name: Ignored, like ``num_inputs``; accepted for consistency with the other readers.
-        device: ``"cpu"``; videos are decoded on the CPU.
+        device: Where the outputs are, except texts, which stay in host memory. On a GPU its video decoder decodes, see :func:`decoders.video`.
         path: The folder of the data set, with ``meta``, ``data`` and ``videos``, or its URL (``hf://datasets/...``).
         delta_timestamps: For each feature that is a window, the seconds from the sample to each of its frames: ``{"action": [0, 0.1, 0.2]}``. They
             are multiples of the time between frames. A frame outside the episode is replaced by the first or the last one, and ``{name}_is_pad``,
@@ -64,7 +77,7 @@ class LeRobot(ThreadedReader):
         tolerance_s: The largest difference in seconds between a multiple and such a number, and between the time of a frame and the time wanted.
         episodes: Numbers of the episodes to read; by default all. They come in the order of their numbers.
         drop_first, drop_last: Frames at the beginning and the end of each episode that are not samples; windows may contain them.
-        features: Names of the features to deliver; by default all but text. Cameras that are stored as images cannot be read.
+        features: Names of the features to deliver; by default all but text.
         cache_bytes: Keep decoded frames up to this many bytes, for windows that overlap or come again; by default none.
         max_sample_bytes: The largest window of a camera, or row group of a Parquet file, to decode, as a protection against small files that promise
             a lot; by default the environment variable ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
@@ -99,7 +112,8 @@ class LeRobot(ThreadedReader):
         cache_bytes: int | None = None,
         **loader: Unpack[DecodingOptions],
     ) -> None:
-        super().__init__(max_batch_size, device, loader)
+        self._target = find_target("readers.LeRobot", device)
+        super().__init__(max_batch_size, "cpu", loader)
         self._root = os.fspath(path)
         self._deltas = {key: np.asarray(seconds, np.float64) for key, seconds in (delta_timestamps or {}).items()}
         for key, seconds in self._deltas.items():
@@ -112,14 +126,16 @@ class LeRobot(ThreadedReader):
         self._episodes = None if episodes is None else [int(episode) for episode in episodes]
         self._features = None if features is None else list(features)
         self._cache_bytes = check_cache_bytes(self._op, cache_bytes)
-        self._clips = ClipDecoder(self._max_sample_bytes, self._cache_bytes)
+        self._clips = ClipDecoder(self._max_sample_bytes, self._cache_bytes, self._target)
+        if self._target.type == "cuda":
+            self._max_threads = MAX_GPU_THREADS
         self._data: _DataSet | None = None
 
     @property
     def stats(self) -> dict[str, dict[str, np.ndarray]]:
         """Statistics of the data set by feature: ``mean``, ``std``, ``min``, ``max`` and, in v3.0, quantiles such as ``q01`` and ``q99``.
 
-        float32 in the shape of the feature; (3,), in levels from 0 to 255, for a camera. Of v2.1 those of the episodes are merged.
+        float32 in the shape of the feature; (channels,), in levels from 0 to 255, for a camera. Of v2.1 those of the episodes are merged.
         ``normalize(batch["action"], mean=stats["action"]["mean"], stddev=stats["action"]["std"])`` uses them.
 
         Raise RuntimeError if they cannot be read.
@@ -154,8 +170,10 @@ class LeRobot(ThreadedReader):
         if missing:
             raise layout.error("meta/info.json", f"the features have no {missing[0]!r}")
         has_tasks = layout.features.get("task_index", Feature("", ())).kind == "int64"
-        needed = [*_NEEDED, *(["task_index"] if has_tasks else []), *(name for name in features if name not in cameras)]
-        columns = load_columns(layout, episodes, {name: layout.features[name] for name in dict.fromkeys(needed)})
+        images = {name: feature for name, feature in features.items() if feature.kind == "image"}
+        needed = [*_NEEDED, *(["task_index"] if has_tasks else []), *(name for name in features if name not in cameras and name not in images)]
+        loaded = load_columns(layout, episodes, {name: layout.features[name] for name in dict.fromkeys(needed)})
+        columns = loaded.values
         tasks = layout.read_tasks() if has_tasks else None
         unknown = set(np.unique(columns["task_index"]).tolist()) - set(tasks) if tasks is not None else None
         if unknown:
@@ -164,7 +182,9 @@ class LeRobot(ThreadedReader):
         kept = np.maximum(episodes.length - self._drop_first - self._drop_last, 0)
         begins = np.cumsum(episodes.length) - episodes.length
         self._remote = is_url(self._root)
-        return _DataSet(features, episodes, begins, np.cumsum(kept), columns, tasks, steps)
+        is_random = self._random_shuffle or self._shuffle_after_epoch
+        stored = ImageColumns(layout, loaded.paths, loaded.total, images, self._max_sample_bytes, is_random) if images else None
+        return _DataSet(features, episodes, begins, np.cumsum(kept), columns, tasks, steps, stored, loaded.rows)
 
     def _select(self, layout: Layout) -> dict[str, Feature]:
         names = self._features
@@ -175,8 +195,6 @@ class LeRobot(ThreadedReader):
                 raise ValueError(f"{self._op}: there is no feature {name!r}{similar(name, tuple(layout.features))}")
         features = {name: layout.features[name] for name in dict.fromkeys(names)}
         for name, feature in features.items():
-            if feature.kind == "image":
-                raise RuntimeError(f"{self._op}: camera {name!r} is stored as images, not as videos; leave it out with features=")
             if feature.kind == "string":
                 raise RuntimeError(f"{self._op}: feature {name!r} is neither a camera nor of numbers; leave it out with features=")
         return features
@@ -222,7 +240,7 @@ class LeRobot(ThreadedReader):
         return data.begins[episode][:, None] + inside, inside != wanted
 
     @override
-    def start(self, samples: np.ndarray) -> ClipRequest:
+    def start(self, samples: np.ndarray) -> _Request:  # type: ignore[override]
         data = self._load()
         episode, frame = self._locate(samples)
         clips = []
@@ -232,7 +250,11 @@ class LeRobot(ThreadedReader):
             times = data.episodes.video_begins[camera][episode][:, None] + data.columns["timestamp"][rows.reshape(len(samples), -1)]
             # The frames are chosen on the thread that opens the video, when its rate and length are known.
             clips += [Clip(files.paths[files.number[e]], partial(self._choose, seconds)) for e, seconds in zip(episode.tolist(), times, strict=True)]
-        return self._clips.start(clips, self._pool())
+        stored = None
+        if data.images is not None:
+            cameras = [name for name, feature in data.features.items() if feature.kind == "image"]
+            stored = data.images.start({name: data.image_rows[self._rows(name, episode, frame)[0]] for name in cameras}, self._pool())
+        return _Request(self._clips.start(clips, self._pool()), stored)
 
     def _choose(self, seconds: np.ndarray, video: VideoFacts) -> np.ndarray:
         """Return the numbers of the frames at some times."""
@@ -244,16 +266,16 @@ class LeRobot(ThreadedReader):
         return numbers.astype(np.int64)
 
     @override
-    def finish(self, request: ClipRequest, samples: np.ndarray) -> dict[str, Batch]:  # type: ignore[override]
+    def finish(self, request: _Request, samples: np.ndarray) -> dict[str, Batch]:  # type: ignore[override]
         data = self._load()
         cameras = self._join_cameras(request, samples)
         episode, frame = self._locate(samples)
         outputs: dict[str, Batch] = {}
         for name in data.features:
             rows, is_pad = self._rows(name, episode, frame)
-            outputs[name] = cameras[name] if name in cameras else new_batch(torch.from_numpy(data.columns[name][rows]))
+            outputs[name] = cameras[name] if name in cameras else new_batch(torch.from_numpy(data.columns[name][rows])).to_device(self._target)
             if is_pad is not None:
-                outputs[f"{name}_is_pad"] = new_batch(torch.from_numpy(is_pad))
+                outputs[f"{name}_is_pad"] = new_batch(torch.from_numpy(is_pad)).to_device(self._target)
         if data.tasks is not None:
             indices = data.columns["task_index"][data.begins[episode] + frame]
             outputs["task"] = pack_samples([np.frombuffer(data.tasks[task], np.uint8) for task in indices.tolist()])
@@ -263,24 +285,27 @@ class LeRobot(ThreadedReader):
             batch.sources = sources
         return outputs
 
-    def _join_cameras(self, request: ClipRequest, samples: np.ndarray) -> dict[str, Batch]:
+    def _join_cameras(self, request: _Request, samples: np.ndarray) -> dict[str, Batch]:
         """Wait for the frames of all cameras. Raise UnreadableSamples with the camera and the file."""
         data, count = self._load(), len(samples)
-        decoded = self._clips.finish(request, self._pool())
+        decoded = self._clips.finish(request.clips, self._pool())
         reasons: dict[int, str] = {}
         batches: dict[str, Batch] = {}
+        if data.images is not None and request.images is not None:
+            stored = data.images.finish(request.images, self._pool(), reasons)
+            batches = {camera: batch.to_device(self._target) for camera, batch in stored.items()}
         for c, camera in enumerate(data.episodes.videos):
             clips = []
             # Clips are ordered by camera, with one per sample each.
             for k, frames in enumerate(decoded[c * count : (c + 1) * count]):
-                clip = request.clips[c * count + k]
+                clip = request.clips.clips[c * count + k]
                 problem = reason(frames) if isinstance(frames, Exception) else self._compare_times(clip, frames)
                 if problem:
                     reasons.setdefault(k, f"camera {camera!r}, {clip.path}: {problem}")
                 elif isinstance(frames, Frames):
                     clips.append(frames)
             if not reasons:
-                batches[camera] = join_frames(clips, _NO_FILL, "FHWC" if camera in data.steps else "HWC")
+                batches[camera] = join_frames(clips, _NO_FILL, "FHWC" if camera in data.steps else "HWC", self._target)
         if reasons:
             raise UnreadableSamples(reasons)
         return batches
@@ -301,4 +326,4 @@ class LeRobot(ThreadedReader):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._clips = ClipDecoder(self._max_sample_bytes, self._cache_bytes)
+        self._clips = ClipDecoder(self._max_sample_bytes, self._cache_bytes, self._target)

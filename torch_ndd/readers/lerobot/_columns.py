@@ -2,7 +2,7 @@
 """The numbers of all frames of a LeRobot data set, in memory."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,18 +16,33 @@ from ._layout import Episodes, Feature, Layout
 _DTYPES = {"float32": np.float32, "int64": np.int64, "bool": np.bool_}
 
 
-def load_columns(layout: Layout, episodes: Episodes, features: Mapping[str, Feature]) -> dict[str, np.ndarray]:
-    """Return the values of features, (frames, *shape): all frames of the episodes, one episode after the other."""
+class Columns(NamedTuple):
+    """All frames of the episodes, one episode after the other."""
+
+    values: dict[str, np.ndarray]
+    """By feature, (frames, *shape)."""
+    paths: list[str]
+    """The files from which they come."""
+    rows: np.ndarray
+    """int64, (frames,): the row of each frame, counted from the beginning of the first file."""
+    total: int
+    """The rows of all files."""
+
+
+def load_columns(layout: Layout, episodes: Episodes, features: Mapping[str, Feature]) -> Columns:
+    """Return the values of features."""
     begins = np.cumsum(episodes.length) - episodes.length
     columns: dict[str, np.ndarray] = {}
+    paths: list[str] = []
+    file_rows, rows_before = np.zeros(0, np.int64), 0
     # Summed as float64, because a claimed length may overflow int64.
     total = int(episodes.length.sum(dtype=np.float64))
-    native.check_memory(total * sum(_item_bytes(feature) for feature in features.values()), f"{layout.op}: the numbers of {total} frames")
+    native.check_memory(total * (8 + sum(_item_bytes(feature) for feature in features.values())), f"{layout.op}: the numbers of {total} frames")
     by_file = np.argsort(episodes.data.number, kind="stable")
     # Episodes of one file are read together, so that each file is opened once.
     for chosen in np.split(by_file, np.flatnonzero(np.diff(episodes.data.number[by_file])) + 1):
         path = episodes.data.paths[episodes.data.number[chosen[0]]]
-        loaded = _load_file(layout, path, features, episodes.number[chosen])
+        loaded, own_rows, count = _load_file(layout, path, features, episodes.number[chosen])
         described = [values[chosen].tolist() for values in (episodes.number, episodes.begin, episodes.length)]
         rows = np.concatenate([_find_rows(layout, path, loaded, *episode) for episode in zip(*described, strict=True)])
         places = np.concatenate([first + np.arange(length) for first, length in zip(begins[chosen].tolist(), described[2], strict=True)])
@@ -35,22 +50,31 @@ def load_columns(layout: Layout, episodes: Episodes, features: Mapping[str, Feat
             if name not in columns:  # not before a file is known to have its frames: their number is only a claim
                 columns[name] = np.zeros((total, *values.shape[1:]), values.dtype)
             columns[name][places] = values[rows]
-    return columns
+        if not paths:
+            file_rows = np.zeros(total, np.int64)
+        file_rows[places] = rows_before + own_rows[rows]
+        rows_before += count
+        paths.append(path)
+    return Columns(columns, paths, file_rows, rows_before)
 
 
 def _item_bytes(feature: Feature) -> int:
     return int(np.prod(feature.shape, dtype=np.float64)) * np.dtype(_DTYPES[feature.kind]).itemsize
 
 
-def _load_file(layout: Layout, path: str, features: Mapping[str, Feature], episodes: np.ndarray) -> dict[str, np.ndarray]:
+def _load_file(layout: Layout, path: str, features: Mapping[str, Feature], episodes: np.ndarray) -> tuple[dict[str, np.ndarray], np.ndarray, int]:
+    """Return the values of the frames of some episodes, their rows in the file, and how many rows that has."""
     parts: dict[str, list[np.ndarray]] = {name: [np.zeros((0, *feature.shape), _DTYPES[feature.kind])] for name, feature in features.items()}
+    rows, count = [np.zeros(0, np.int64)], 0
     for table in layout.read_columns(path, list(features)):
         # Rows of other episodes are dropped row group by row group, before they take memory.
         own = np.isin(_convert(layout, path, "episode_index", features["episode_index"], table), episodes)
         if own.any():
             for name, feature in features.items():
                 parts[name].append(_convert(layout, path, name, feature, table)[own])
-    return {name: np.concatenate(arrays) for name, arrays in parts.items()}
+            rows.append(count + np.flatnonzero(own))
+        count += len(table)
+    return {name: np.concatenate(arrays) for name, arrays in parts.items()}, np.concatenate(rows), count
 
 
 def _convert(layout: Layout, path: str, name: str, feature: Feature, table: Any) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..._core.process.files import open_regular
 from ..._core.process.limits import check_sample
-from ...io._urls import is_url, list_names, read_all, reason_of
+from ...io._urls import is_url, leaves_folder, list_names, read_all, reason_of
 from ..parquet._columns import promised_bytes
 from ..parquet._files import open_file
 
@@ -33,6 +33,15 @@ class Feature:
     """``"video"``, ``"image"``, ``"float32"``, ``"int64"`` or ``"bool"``, and ``"string"`` for all others."""
     shape: tuple[int, ...]
     """The shape of a sample: () for a feature of one number."""
+
+    @property
+    def image_size(self) -> tuple[int, int, int] | None:
+        """Height, width and channels of a camera, whose shape may begin with the channels; None for other shapes."""
+        if len(self.shape) != 3 or 0 in self.shape:
+            return None
+        if self.shape[2] in (1, 3):
+            return self.shape[0], self.shape[1], self.shape[2]
+        return (self.shape[1], self.shape[2], self.shape[0]) if self.shape[0] in (1, 3) else None
 
 
 @dataclass(frozen=True)
@@ -149,21 +158,21 @@ class Layout:
 
         path = _FIELD.sub(value, template)
         # The result must stay below the root: an absolute path, "..", or a URL could name any file.
-        if "{" in path or "\0" in path or is_url(path) or path.startswith("/") or ".." in path.split("/"):
+        if "{" in path or leaves_folder(path, self.root):
             raise self.error("meta/info.json", f"{key} leads to {path!r}, which is not a file below the data set")
         return self._path(path)
 
     def read_columns(self, path: str, columns: Sequence[str]) -> Iterator[Any]:
         """Read columns of a Parquet file, one table for each row group. Raise RuntimeError with the path."""
         try:
-            file = open_file(self.op, path)
-            missing = [name for name in columns if name not in file.schema_arrow.names]
-            if missing:
-                raise RuntimeError(f"it has no column {missing[0]!r}")
-            for k in range(file.metadata.num_row_groups):
-                size, longest = promised_bytes(file.metadata.row_group(k), columns)
-                check_sample(f"row group {k} has", max(size, longest), self._max_bytes)
-                yield file.read_row_group(k, columns=list(columns), use_threads=False)
+            with open_file(self.op, path) as file:
+                missing = [name for name in columns if name not in file.schema_arrow.names]
+                if missing:
+                    raise RuntimeError(f"it has no column {missing[0]!r}")
+                for k in range(file.metadata.num_row_groups):
+                    size, longest = promised_bytes(file.metadata.row_group(k), columns)
+                    check_sample(f"row group {k} has", max(size, longest), self._max_bytes)
+                    yield file.read_row_group(k, columns=list(columns), use_threads=False)
         except Exception as error:  # pyarrow has several types
             raise self.error(path, f"cannot be read: {reason_of(error)}") from None
 
@@ -270,7 +279,7 @@ class Layout:
         return tasks
 
     def read_stats(self) -> dict[str, dict[str, np.ndarray]]:
-        """Return the statistics of each feature that has some, float32 in the shape of the feature; (3,) in levels of 0 to 255 for a camera."""
+        """Return the statistics of each feature that has some: float32 in its shape; (channels,) in levels of 0 to 255 for a camera."""
         if self._is_v3:
             merged: Mapping[str, Any] = self._json("meta/stats.json")
         else:
@@ -283,7 +292,8 @@ class Layout:
                     continue
                 is_camera = feature.kind in ("video", "image")
                 try:
-                    array = np.asarray(value, np.float32).reshape((3,) if is_camera else feature.shape)
+                    channels = feature.image_size[2] if feature.image_size else 3
+                    array = np.asarray(value, np.float32).reshape((channels,) if is_camera else feature.shape)
                 except (TypeError, ValueError, OverflowError):
                     raise self.error("meta/stats.json", f"{key} of {name!r} does not have the shape {list(feature.shape)}") from None
                 # Statistics of cameras are for pixels from 0 to 1; delivered pixels are from 0 to 255.

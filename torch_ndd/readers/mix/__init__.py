@@ -2,7 +2,7 @@
 """Several data sets as one, in given proportions."""
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -22,8 +22,10 @@ from .._shared_steps import MAX_EPOCH, SharedSteps
 from .._sources.inner import InnerSource, OutputCheck
 from .._state import State
 from .._summary import brief
+from .._waits import Waits, describe_slowest
 from ..dataset import Dataset
 from ..dataset._items import leaves
+from ._fields import Fields
 from ._joint import Joint, join_sources
 from ._order import Era, MixOrder, count_positions
 from ._schedule import MAX_PERIOD, MAX_SOURCES
@@ -31,6 +33,8 @@ from ._weights import check_temperature, check_weights, whole_weights
 
 SourceOrder = Literal["interleaved", "shuffled"]
 EpochPolicy = Literal["first", "all", "once"]
+
+_PROBED = 16  # samples of a source, to learn its outputs
 
 
 class Mix(SharedSteps):
@@ -57,6 +61,9 @@ class Mix(SharedSteps):
         epoch: samples of an epoch. ``"first"``: as many as there are before a source would begin its second pass. ``"all"``: until every source was
             delivered once. ``"once"``: every source once; those that end drop out. Or a number.
         block: so many consecutive samples are of one source; with the batch size, so are whole batches.
+        fields: names of the outputs to deliver, where sources have different ones, such as robots with other cameras. A source without one delivers
+            zeros in the form of the first source that has it (of text and encoded data, empty values), and ``{name}_is_pad``, bool, is True for
+            these samples. Sources need named outputs.
         random_shuffle: deliver the samples of each source in random order, another one in each pass.
         seed: seed of all orders.
         shard_id, num_shards: of this process, ``**ndd.distributed.shard()``.
@@ -70,12 +77,17 @@ class Mix(SharedSteps):
     Raises:
         TypeError: a source that is not a reader or a map-style data set, or that can only be read from its beginning.
         ValueError: no sources; weights that are not positive, missing or of unknown names; another ``order`` or ``epoch``; a source with shards, an
-            order or an ``on_error`` of its own, or that has begun. At the first step, and later, for sources with different outputs.
+            order or an ``on_error`` of its own, or that has begun; ``fields`` that are empty or name one twice. At the first step, and later, for
+            sources with different outputs, and a field that no source has or that has no zeros.
         RuntimeError: at the first step, for a source without samples; at any step, for a sample that cannot be read, with its source.
 
     >>> mix = Mix({"a": [0, 1, 2, 3, 4, 5], "b": [10, 11]}, weights={"a": 3, "b": 1})
     >>> [(values.torch().tolist(), source.torch().tolist()) for values, source in mix.next_epoch(4)]
     [([0, 1, 10, 2], [0, 0, 1, 0]), ([3, 4, 11, 5], [0, 0, 1, 0])]
+    >>> arms = {"left": [{"camera": 5, "depth": 6}], "right": [{"camera": 7}]}
+    >>> (batch,) = Mix(arms, fields=["camera", "depth"]).next_epoch(2)
+    >>> {name: column.torch().tolist() for name, column in batch.items()}
+    {'camera': [5, 7], 'depth': [6, 0], 'depth_is_pad': [False, True], 'source': [0, 1]}
     """
 
     def __init__(
@@ -89,6 +101,7 @@ class Mix(SharedSteps):
         order: SourceOrder = "interleaved",
         epoch: EpochPolicy | int = "first",
         block: int = 1,
+        fields: Sequence[str] | None = None,
         random_shuffle: bool | None = None,
         seed: int | None = None,
         shard_id: int | None = None,
@@ -131,13 +144,17 @@ class Mix(SharedSteps):
         self._temperature = check_temperature(self._op, temperature, weights)
         self._weights = None if weights is None else check_weights(self._op, weights, self._names)
         self._sources = [InnerSource(self._op, name, f"the source {name!r}", source) for name, source in sources.items()]
+        for source in self._sources if random_shuffle else ():
+            source.reader.expect_random_order()
         self._needs = {f"{source.name}: {what}": path for source in self._sources for what, path in source.reader._needs.items()}
         # Only to begin sources again per epoch: `_begin_source` rejects another size.
         self._can_change = any(source.reader._can_change for source in self._sources)
         data_sets = [source.reader for source in self._sources if isinstance(source.reader, Dataset)]
         for reader in data_sets[1:]:  # as many threads as for one data set
             reader._share_threads(data_sets[0])
+        self._fields = None if fields is None else Fields(self._op, fields)
         self._joint: Joint | None = None
+        self._waits = Waits(self._names)
         self._sizes: list[int] | None = None
         self._begins = np.zeros(1, np.int64)
         self._check: OutputCheck | None = None
@@ -154,7 +171,7 @@ class Mix(SharedSteps):
             if sum(sizes) > MAX_EPOCH:
                 raise RuntimeError(f"{self._op}: the sources have {sum(sizes)} samples; at most {MAX_EPOCH} can be mixed")
             self._sizes, self._begins = sizes, np.cumsum([0, *sizes], dtype=np.int64)
-            self._joint = join_sources(self._sources)
+            self._joint = join_sources(self._sources) if self._fields is None else None
         return sum(self._sizes)
 
     @override
@@ -319,7 +336,8 @@ class Mix(SharedSteps):
             places = request.order[begin : begin + len(numbers)]
             begin += len(numbers)
             try:
-                outputs.append(self._sources[source].finish(started, numbers))
+                with self._waits.measure(source):
+                    outputs.append(self._sources[source].finish(started, numbers))
             except UnreadableSamples as bad:
                 kind = kind if isinstance(bad, LeftOut) else UnreadableSamples
                 reasons |= {int(places[k]): reason for k, reason in bad.reasons.items()}
@@ -329,21 +347,26 @@ class Mix(SharedSteps):
         by_source = {part[0]: output for part, output in zip(request.parts, outputs, strict=True)}
         if self._check is None:
             self._check = self._compare_sources(by_source)
+        if self._fields is not None:
+            by_source = {part[0]: self._fields.complete(output, len(part[1])) for part, output in zip(request.parts, outputs, strict=True)}
         for source, output in by_source.items():
             self._check.check(self._sources[source].what, output)
-        if len(outputs) == 1:
-            return outputs[0]
+        if len(by_source) == 1:
+            return outputs[0] if self._fields is None else next(iter(by_source.values()))
         places = np.empty(len(samples), np.int64)
         # The inverse of `order`: which of the merged samples comes at each position of the batch.
         places[request.order] = np.arange(len(samples))
-        merged = merge_outputs(outputs, places)
+        merged = merge_outputs(list(by_source.values()), places)
         for leaf in leaves(merged):
             leaf.sources = Sources(self._path, samples)
         return merged
 
     def _compare_sources(self, outputs: Mapping[int, Any]) -> OutputCheck:
         """Return the check of outputs. Raise ValueError unless all sources have the same; those without outputs here read a sample for it."""
-        found = {k: outputs[k] if k in outputs else source.probe() for k, source in enumerate(self._sources)}
+        if self._fields is None:
+            found = {k: outputs[k] if k in outputs else source.probe() for k, source in enumerate(self._sources)}
+        else:
+            found = self._probe_fields(self._fields)
         known = [(self._sources[k].what, output) for k, output in found.items() if output is not None]
         (what, first), *others = known
         if isinstance(first, Mapping) and "source" in first:
@@ -353,10 +376,20 @@ class Mix(SharedSteps):
             check.check(what, output)
         return check
 
+    def _probe_fields(self, fields: Fields) -> dict[int, Any]:
+        """Return the fields of a sample of each source. Not of the running batch: zeros must not depend on where a run begins."""
+        found = {k: source.probe(_PROBED) for k, source in enumerate(self._sources)}
+        if unknown := [self._sources[k].what for k, output in found.items() if output is None]:
+            raise RuntimeError(f"{self._op}: fields: the outputs of {unknown[0]} are not known, because its first {_PROBED} samples cannot be read")
+        fields.learn({self._sources[k].what: output for k, output in found.items()})
+        return {k: fields.complete(output, 1) for k, output in found.items()}
+
     @override
     def describe_bottleneck(self) -> tuple[str, str]:
-        advice = [source.reader.describe_bottleneck() for source in self._sources]
-        return next((pair for pair in advice if pair[0] != "files"), advice[0])
+        readers = [source.reader for source in self._sources]
+        # Data sets share their threads, so that items of a fast one wait behind those of a slow one; but each knows how long it was read.
+        reading = [reader._activity.seconds() for reader in readers if isinstance(reader, Dataset)]
+        return describe_slowest(self._names, readers, reading if len(reading) == len(readers) else self._waits.seconds)
 
     # State.
 

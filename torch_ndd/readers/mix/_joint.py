@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sources of one kind, read together into one batch. Merging the batches of several sources would copy all of their bytes."""
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -40,17 +41,19 @@ class JointItems:
     def __init__(self, readers: Sequence[Dataset]) -> None:
         self._readers = readers
 
-    def start(self, which: np.ndarray, numbers: np.ndarray) -> Any:
-        """Start to read sample ``numbers[k]`` of source ``which[k]``, for each k."""
-        return [(places := np.flatnonzero(which == k), self._readers[k].start(numbers[places])) for k in np.unique(which).tolist()]
+    def start(self, which: np.ndarray, numbers: np.ndarray) -> tuple[int, list[Callable[[], Any]]]:
+        """Start to read sample ``numbers[k]`` of source ``which[k]``, for each k. Return the process with the functions that wait for the items."""
+        # In the order of the batch: grouping the samples by source and back takes 50 us for 256 samples of 5 sources.
+        sources = which.tolist()
+        starters = {k: self._readers[k]._item_starter() for k in set(sources)}
+        return os.getpid(), [starters[k](number) for k, number in zip(sources, numbers.tolist(), strict=True)]
 
-    def finish(self, request: Any, which: np.ndarray, numbers: np.ndarray) -> Any:
+    def finish(self, request: tuple[int, list[Callable[[], Any]]], which: np.ndarray, numbers: np.ndarray) -> Any:
         """Return the outputs. Raise UnreadableSamples."""
-        # An object array takes the functions of a source at their places in one assignment.
-        reads = np.empty(len(which), object)
-        for places, started in request:
-            reads[places] = self._readers[int(which[places[0]])]._list_reads(started, numbers[places])
-        return collate_outputs(collect_items(reads.tolist()))
+        process, waits = request
+        if process != os.getpid():  # a forked child does not have the threads of its parent
+            _, waits = self.start(which, numbers)
+        return collate_outputs(collect_items(waits))
 
 
 Joint = JointFiles | JointItems

@@ -81,6 +81,7 @@ class Schedule:
 
     def counts(self, position: int) -> np.ndarray:
         """Return how many positions before this one each source has, int64; slots before ``begin`` count too."""
+        # Whole periods have every source by its weight; only the rest is counted.
         slot, inside = divmod(position + self._begin, self.block)
         periods, slot = divmod(slot, self.period)
         part = self._find(slot)
@@ -92,6 +93,7 @@ class Schedule:
 
     def locate(self, source: int, item: int) -> int:
         """Return the position of an item of a source; ``begin`` must be 0."""
+        # The item's slot is the number of slots that are due up to it, less one.
         number, inside = divmod(item, self.block)
         return (int(count_before(self.weights, number, source).sum()) - 1) * self.block + inside
 
@@ -164,6 +166,7 @@ class FiniteSchedule:
         self.weights, self.items, self.block = np.asarray(weights, np.int64), np.asarray(items, np.int64), block
         self.total = int(self.items.sum())
         self._slots = -(-self.items // block)
+        # When the last item of each source is due, exactly: with floats, two ends could change places between machines.
         due = {k: Fraction(2 * slots - 1, 2 * weight) for k, (slots, weight) in enumerate(zip(self._slots.tolist(), weights, strict=True)) if slots}
         self._ending = sorted(due, key=lambda k: (due[k], k))  # sources in the order of their ends
         self._phase: _Phase | None = None

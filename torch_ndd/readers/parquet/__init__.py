@@ -8,6 +8,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
@@ -23,16 +24,21 @@ from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import call_filesystem, filesystem, find_urls, is_url, reason_of
+from .._keys import Keys
 from .._options import DecodingOptions
 from .._ranges.ranges import Path, as_paths
 from .._threads import BatchThreadsReader
-from ._columns import Column, gathered_bytes, known_columns, number_type, promised_bytes, select_columns, to_batch, with_files
+from ._columns import Column, convert_columns, known_columns, number_type, promised_bytes, select_columns, to_batch, with_files
 from ._files import import_arrow, open_file
+from ._groups import Group, Rows, gather
+from ._matching import read_matching
 
-# Row groups kept in memory: at least the latest two, and more up to this many bytes.
+# In random order the latest row groups are kept, up to this many bytes.
 _KEPT_BYTES = 256 * 2**20
-# In file order each is needed for one or two batches, and the next ones reuse its memory: fresh memory costs as much as reading.
-_KEPT_IN_ORDER = 32 * 2**20
+# In file order a batch has few row groups, unless they are small.
+_MAX_GROUPS_IN_ORDER = 64
+# Handing a batch to a thread takes longer than to copy so many bytes: 150 us of CPU time.
+_BYTES_COPIED_HERE = 256 * 2**10
 _FILES_KEPT = 16
 # A row group whose values may be more than the limit is read in at least this many parts.
 _PARTS = 16
@@ -55,6 +61,9 @@ class Parquet(BatchThreadsReader):
         device: ``"cpu"``.
         path: A file, a folder of ``.parquet`` files, a pattern with ``*``, a URL of any of these (``hf://datasets/...``), or several.
         columns: Columns to deliver, in this order; by default all.
+        file_root: Folder or URL below which files are that a column stores as a path; by default the folder of the table.
+        allow_any_path: Also follow absolute paths, ``..`` and URLs in such a column, which can make this process read any file and contact any host.
+            By default a row with one is a bad sample.
         max_sample_bytes: The largest row group to decode, as a protection against small files that promise a lot; by default the environment
             variable ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         loader: Options of all readers, see :class:`LoaderOptions`.
@@ -81,10 +90,15 @@ class Parquet(BatchThreadsReader):
         *,
         path: Path | Sequence[Path],
         columns: str | Sequence[str] | None = None,
+        file_root: Path | None = None,
+        allow_any_path: bool = False,
         **loader: Unpack[DecodingOptions],
     ) -> None:
         super().__init__(max_batch_size, device, loader)
         self._given = as_paths(path)
+        self._file_root = None if file_root is None else os.fsdecode(file_root)
+        self._allow_any_path = allow_any_path
+        self._is_random = False  # whether another reader takes samples in random order
         self._columns = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
         self._paths: list[str] | None = None
         self._selected: list[Column] = []
@@ -97,8 +111,9 @@ class Parquet(BatchThreadsReader):
         super()._forget_parent()
         # Nor are file objects and locks of the parent usable.
         self._files: OrderedDict[int, tuple[Any, threading.Lock]] = OrderedDict()
-        self._tables: OrderedDict[int, Future[Any]] = OrderedDict()
+        self._loaded: OrderedDict[int, Future[Group]] = OrderedDict()  # by number of the row group
         self._sizes: dict[int, int] = {}  # of those that are read
+        self._groups_kept = 2  # at least
         self._cache_lock = new_lock()
 
     @override
@@ -109,28 +124,33 @@ class Parquet(BatchThreadsReader):
             if not paths:
                 raise RuntimeError(f"{self._op}: No files found in {', '.join(self._given) or 'an empty list of paths'}")
             # Footers are small reads that wait for the disk or the network, so several at a time.
-            with Workers(8, self._op) as executor:
-                footers = list(executor.map(self._footer, paths))
-            schema = footers[0].schema_arrow
-            self._selected = select_columns(self._op, schema, self._columns, arrow)
-            wanted = [schema.field(column.field) for column in self._selected]
-            groups, rows = [], []
-            for number, (path, footer) in enumerate(zip(paths, footers, strict=True)):
-                schema = footer.schema_arrow
-                if any(field.name not in schema.names or schema.field(field.name).type != field.type for field in wanted):
-                    raise RuntimeError(f'{self._op}: "{path}" does not have the columns of "{paths[0]}"')
-                counts = [footer.metadata.row_group(k).num_rows for k in range(footer.metadata.num_row_groups)]
-                # Metadata are untrusted: sample numbers are computed from these counts.
-                if sum(counts) != footer.metadata.num_rows or min(counts, default=0) < 0:
-                    raise RuntimeError(f'{self._op}: "{path}" is damaged: its row groups do not have the {footer.metadata.num_rows} rows of the file')
-                groups += [(number, k) for k in range(len(counts))]
-                rows += counts
-                footer.close()
+            with Workers(8, self._op) as executor, ExitStack() as stack:
+                opened = executor.map(self._footer, paths)
+                footers = [stack.enter_context(footer) for footer in opened]
+                groups, rows = self._list_groups(paths, footers, arrow)
             if not sum(rows):
                 raise RuntimeError(f"{self._op}: No rows found in {', '.join(self._given)}")
             self._groups, self._begins = np.array(groups, np.int64), np.cumsum([0, *rows], dtype=np.int64)
             self._paths = paths
         return int(self._begins[-1])
+
+    def _list_groups(self, paths: list[str], footers: list[Any], arrow: Any) -> tuple[list[tuple[int, int]], list[int]]:
+        """Select the columns, and return the file and the number in it of each row group, and its rows."""
+        schema = footers[0].schema_arrow
+        self._selected = select_columns(self._op, schema, self._columns, arrow)
+        wanted = [schema.field(column.field) for column in self._selected]
+        groups, rows = [], []
+        for number, (path, footer) in enumerate(zip(paths, footers, strict=True)):
+            schema = footer.schema_arrow
+            if any(field.name not in schema.names or schema.field(field.name).type != field.type for field in wanted):
+                raise RuntimeError(f'{self._op}: "{path}" does not have the columns of "{paths[0]}"')
+            counts = [footer.metadata.row_group(k).num_rows for k in range(footer.metadata.num_row_groups)]
+            # Metadata are untrusted: sample numbers are computed from these counts.
+            if sum(counts) != footer.metadata.num_rows or min(counts, default=0) < 0:
+                raise RuntimeError(f'{self._op}: "{path}" is damaged: its row groups do not have the {footer.metadata.num_rows} rows of the file')
+            groups += [(number, k) for k in range(len(counts))]
+            rows += counts
+        return groups, rows
 
     @override
     def list_costs(self, column: str) -> np.ndarray:
@@ -138,27 +158,36 @@ class Parquet(BatchThreadsReader):
         assert self._paths is not None
         arrow, parts = import_arrow(self._op), []
         for path in self._paths:
-            file = self._footer(path)
-            known = known_columns(file.schema_arrow, arrow)
-            if column not in known or number_type(known[column][1], arrow.types) is None:
-                names = ", ".join(name for name, (_, kind) in known.items() if number_type(kind, arrow.types) is not None)
-                raise ValueError(f'{self._op}: "{path}" has no column {column!r} of numbers; it has {names or "none"}')
-            source = known[column][0]
-            try:
-                for k in range(file.metadata.num_row_groups):
-                    check_sample(f"row group {k} has", promised_bytes(file.metadata.row_group(k), [source.field])[0], self._max_sample_bytes)
-                    values = source.whole(file.read_row_group(k, columns=[source.field], use_threads=False).column(0), arrow)
-                    parts.append(values.to_numpy(zero_copy_only=False))  # missing numbers become NaN
-            except Exception as error:
-                raise RuntimeError(f'{self._op}: column {column!r} of "{path}" cannot be read: {reason_of(error)}') from None
-            file.close()
+            with self._footer(path) as file:
+                parts += self._read_numbers(path, file, column, arrow)
         return np.concatenate(parts)
+
+    def _read_numbers(self, path: str, file: Any, column: str, arrow: Any) -> list[np.ndarray]:
+        """Return a column of numbers of a file, by row group."""
+        known = known_columns(file.schema_arrow, arrow)
+        if column not in known or number_type(known[column][1], arrow.types) is None:
+            names = ", ".join(name for name, (_, kind) in known.items() if number_type(kind, arrow.types) is not None)
+            raise ValueError(f'{self._op}: "{path}" has no column {column!r} of numbers; it has {names or "none"}')
+        source, parts = known[column][0], []
+        try:
+            for k in range(file.metadata.num_row_groups):
+                check_sample(f"row group {k} has", promised_bytes(file.metadata.row_group(k), [source.field])[0], self._max_sample_bytes)
+                values = source.whole(file.read_row_group(k, columns=[source.field], use_threads=False).column(0), arrow)
+                parts.append(values.to_numpy(zero_copy_only=False))  # missing numbers become NaN
+        except Exception as error:
+            raise RuntimeError(f'{self._op}: column {column!r} of "{path}" cannot be read: {reason_of(error)}') from None
+        return parts
+
+    @override
+    def expect_random_order(self) -> None:
+        self._is_random = True
 
     @override
     def narrow(self, column: str) -> "Parquet":
         # copy() goes through __getstate__, so the copy has caches of its own: its row groups have other columns.
         reader = copy.copy(self)
         reader._columns, reader._paths = [column], None
+        reader._is_random = False  # a column is read from its beginning to its end
         reader.scan()
         return reader
 
@@ -203,84 +232,140 @@ class Parquet(BatchThreadsReader):
         return f"{self._paths[file]} at row {sample - self._begins[first]}"
 
     @override
+    def start(self, samples: np.ndarray) -> Future[Any] | Rows:
+        rows = self._find_loaded(samples)
+        return super().start(samples) if rows is None else rows
+
+    @override
+    def finish(self, request: Future[Any] | Rows, samples: np.ndarray) -> Any:
+        if isinstance(request, Rows):
+            return self._name_samples(self._convert(samples, request, self._selected), samples)
+        return super().finish(request, samples)
+
+    def _find_loaded(self, samples: np.ndarray) -> Rows | None:
+        """Return samples that :meth:`finish` can copy itself: they are small, and their row groups are in memory."""
+        if self._process != os.getpid() or not len(samples):
+            return None
+        numbers, counts, rows, places = self._locate(samples)
+        with self._cache_lock:
+            if not self._sizes.keys() >= set(numbers):
+                return None
+            groups = [self._loaded[number].result() for number in numbers]
+            for number in numbers:
+                self._loaded.move_to_end(number)
+        # Values that need a look at each sample may be in files.
+        if not all(group.is_contiguous for group in groups):
+            return None
+        if sum(group.bytes * count // max(group.table.num_rows, 1) for group, count in zip(groups, counts, strict=True)) > _BYTES_COPIED_HERE:
+            return None
+        return Rows(groups, counts, rows, places)
+
+    @override
     def _read_batch(self, samples: np.ndarray) -> dict[str, Batch]:
-        arrow = import_arrow(self._op)
-        group_of = np.searchsorted(self._begins, samples, "right") - 1
-        groups, place = np.unique(group_of, return_inverse=True)
-        tables, reasons = [], {}
-        for k, group in enumerate(groups.tolist()):
+        return self._read_columns(samples, self._selected)
+
+    def _read_columns(self, samples: np.ndarray, columns: Sequence[Column]) -> dict[str, Batch]:
+        """Return some of the selected columns."""
+        numbers, counts, rows, places = self._locate(samples)
+        if self._reads_in_order:  # the row group that ends this batch begins the next one, whose others another thread may have read before
+            self._groups_kept = max(self._groups_kept, min(2 * len(numbers) - 1, _MAX_GROUPS_IN_ORDER))
+        groups: list[Group] = []
+        reasons: dict[int, str] = {}
+        begin = 0
+        for number, count in zip(numbers, counts, strict=True):
             try:
-                table = self._table(group)
-                # The rows that a file delivers may differ from what its metadata promise.
-                expected = self._begins[group + 1] - self._begins[group]
-                if table.num_rows != expected:
-                    raise RuntimeError(f"the row group has {table.num_rows} rows instead of {expected}")
-                tables.append(table)
+                groups.append(self._group(number))
             # All samples of the group are bad; other groups of the batch may be good.
             except Exception as error:
-                reasons |= dict.fromkeys(np.flatnonzero(place == k).tolist(), f"its row group cannot be read: {reason_of(error)}")
+                reasons |= dict.fromkeys(places[begin : begin + count].tolist(), f"its row group cannot be read: {reason_of(error)}")
+            begin += count
         if reasons:
             raise UnreadableSamples(reasons)
-        # Take the rows group by group, then permute them to the order of the samples.
-        order = np.argsort(place, kind="stable")
-        rows_of = [(samples - self._begins[group_of])[order[place[order] == k]] for k in range(len(groups))]
-        chosen = [arrow.array(rows) for rows in rows_of]
-        inverse = arrow.array(np.argsort(order, kind="stable"))
-        outputs, path = {}, None
-        for column in self._selected:
-            # Bytes are gathered straight from the row groups with one copy; other types go through Arrow's take.
-            whole = gathered_bytes([column.whole(table.column(column.field), arrow) for table in tables], rows_of, order, arrow)
-            if whole is not None:
-                outputs[column.name] = whole
-                continue
-            parts = [column.of(table.column(column.field), rows, arrow) for table, rows in zip(tables, chosen, strict=True)]
-            array = parts[0] if len(parts) == 1 else arrow.concat_arrays(parts)
-            array = array.take(inverse)
-            if column.inner is None:
-                path = self._folders(samples) if path is None else path
-                array = with_files(array, path, arrow)
-            try:
-                outputs[column.name] = to_batch(array, arrow)
-            except UnreadableSamples as bad:
-                reasons |= {k: f"column {column.name!r}: {reason}" for k, reason in bad.reasons.items()}
-            except Exception as error:
-                raise UnreadableSamples(dict.fromkeys(range(len(samples)), f"column {column.name!r}: {reason_of(error)}")) from None
-        if reasons:
-            raise UnreadableSamples(reasons)
-        return outputs
+        return self._convert(samples, Rows(groups, counts, rows, places), columns)
+
+    def _locate(self, samples: np.ndarray) -> tuple[list[int], list[int], np.ndarray, np.ndarray]:
+        """Return the row groups of samples and how many are of each; sorted by them, the rows of the samples there, and their places."""
+        first, last = np.searchsorted(self._begins, (samples.min(), samples.max()), "right").tolist()
+        if first == last:
+            return [first - 1], [len(samples)], samples - self._begins[first - 1], np.arange(len(samples))
+        group_of = np.searchsorted(self._begins, samples, "right") - 1
+        order = np.argsort(group_of, kind="stable")
+        group_of = group_of[order]
+        begins = [0, *(np.flatnonzero(group_of[1:] != group_of[:-1]) + 1).tolist()]
+        return group_of[begins].tolist(), np.diff([*begins, len(samples)]).tolist(), samples[order] - self._begins[group_of], order
+
+    def _convert(self, samples: np.ndarray, chosen: Rows, columns: Sequence[Column]) -> dict[str, Batch]:
+        """Return columns of samples, which ``chosen`` describes."""
+        span = chosen.span
+
+        def convert(column: Column) -> Batch:
+            if (whole := gather(column.name, chosen, span)) is not None:
+                return whole
+            arrow = import_arrow(self._op)
+            arrays = [column.of(group.table.column(column.field), arrow.array(rows), arrow) for group, rows, _ in chosen.split()]
+            array = (arrays[0] if len(arrays) == 1 else arrow.concat_arrays(arrays)).take(arrow.array(np.argsort(chosen.places, kind="stable")))
+            return to_batch(self._read_files(array, samples, arrow) if column.inner is None else array, arrow)
+
+        return convert_columns(columns, len(samples), convert)
+
+    @override
+    def read_matching(self, column: str, keys: Keys, samples: np.ndarray) -> dict[str, Batch] | None:
+        self._check_process()
+        try:
+            outputs = read_matching(keys, column, [each.name for each in self._selected], samples, self._begins, self._group)
+        except Exception:  # read_samples says which samples are bad
+            return None
+        return None if outputs is None else self._name_samples(outputs, samples)
+
+    def _read_files(self, column: Any, samples: np.ndarray, arrow: Any) -> Any:
+        """Return the contents of a column of files, some of which may be stored as a path."""
+        advice = None if self._allow_any_path else "; allow_any_path=True follows it"
+        return with_files(column, self._folders(samples), arrow, self._max_sample_bytes, advice)
 
     def _folders(self, samples: np.ndarray) -> list[str]:
         assert self._paths is not None
+        if self._file_root is not None:
+            return [self._file_root] * len(samples)
         return [self._paths[self._groups[self._row(sample)[0], 0]].rpartition("/")[0] for sample in samples.tolist()]
 
-    def _table(self, group: int) -> Any:
+    def _group(self, group: int) -> Group:
         """Return a row group from the cache; the first thread that needs it loads it, others wait for its future."""
         with self._cache_lock:
-            future = self._tables.get(group)
+            future = self._loaded.get(group)
             # Outside the lock the first thread loads; the others wait for the future, without holding the lock.
             mine = future is None
             if future is None:
-                future = self._tables[group] = Future()
-            self._tables.move_to_end(group)
+                future = self._loaded[group] = Future()
+            self._loaded.move_to_end(group)
         if mine:
             try:
-                future.set_result(self._load_group(group))
+                table, promised = self._load_group(group), self._begins[group + 1] - self._begins[group]
+                # The rows that a file delivers may differ from what its metadata promise, and samples are numbered by those.
+                if table.num_rows != promised:
+                    raise RuntimeError(f"the row group has {table.num_rows} rows instead of {promised}")
+                future.set_result(Group(table, self._selected, import_arrow(self._op)))
             except BaseException as error:
                 # A failed group is forgotten, so that a later request tries again.
                 with self._cache_lock:
-                    self._tables.pop(group, None)
+                    self._loaded.pop(group, None)
                 future.set_exception(error)
                 raise
             with self._cache_lock:
-                self._sizes[group] = future.result().nbytes
-                done = [k for k in self._tables if k in self._sizes]
+                self._sizes[group] = future.result().bytes
+                done = [k for k in self._loaded if k in self._sizes]
                 total = sum(self._sizes[k] for k in done)
-                # Oldest first: entries are moved to the end when used. The latest two stay, as a batch may need both.
-                for k in done[:-2]:
-                    if total > (_KEPT_BYTES if self._random_shuffle or self._shuffle_after_epoch else _KEPT_IN_ORDER):
-                        del self._tables[k]
+                # In file order a row group is needed for a few batches, and memory that was just freed is still in the CPU's cache.
+                limit = 0 if self._reads_in_order else _KEPT_BYTES
+                # Oldest first: entries are moved to the end when used. Those of two batches stay.
+                for k in done[: -self._groups_kept]:
+                    if total > limit:
+                        del self._loaded[k]
                         total -= self._sizes.pop(k)
         return future.result()
+
+    @property
+    def _reads_in_order(self) -> bool:
+        return not (self._is_random or self._random_shuffle or self._shuffle_after_epoch)
 
     def _load_group(self, group: int) -> Any:
         assert self._paths is not None
@@ -315,7 +400,7 @@ class Parquet(BatchThreadsReader):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return {**state, "_files": OrderedDict(), "_tables": OrderedDict(), "_sizes": {}, "_cache_lock": None}
+        return {**state, "_files": OrderedDict(), "_loaded": OrderedDict(), "_sizes": {}, "_cache_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

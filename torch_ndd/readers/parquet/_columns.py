@@ -2,16 +2,17 @@
 """Arrow columns as batches."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from ..._core import native
-from ..._core.values.batch import Batch, empty, new_batch, ragged_batch
+from ..._core.process.limits import MAX_SAMPLE_BYTES, check_sample
+from ..._core.values.batch import Batch, new_batch, ragged_batch
 from ..._core.work.bad_samples import UnreadableSamples
-from ...io._urls import is_url, read_all, reason_of
+from ...io._urls import is_url, leaves_folder, read_all, reason_of
 from .._ranges.ranges import packed_batch
 
 
@@ -76,7 +77,7 @@ def to_batch(array: Any, arrow: Any) -> Batch:
         return _bytes(array, arrow)
     if is_list(array.type, types):
         return _lists(array, arrow)
-    return new_batch(torch.from_numpy(_numbers(array, arrow, np.arange(len(array)))))
+    return new_batch(_own(_numbers(array, arrow, np.arange(len(array)))))
 
 
 class Column:
@@ -99,7 +100,9 @@ class Column:
 
 def _join_chunks(column: Any, arrow: Any) -> Any:
     """Return a column as one array of its storage type."""
-    array = column.combine_chunks() if isinstance(column, arrow.ChunkedArray) else column
+    array = column
+    if isinstance(column, arrow.ChunkedArray):  # combine_chunks copies, also a single chunk
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if isinstance(array, arrow.ChunkedArray):  # no chunk, or more bytes than one array can have
         array = array.chunk(0) if array.num_chunks else arrow.array([], array.type)
     return array.storage if isinstance(array.type, arrow.BaseExtensionType) else array
@@ -141,70 +144,60 @@ def select_columns(op: str, schema: Any, names: Sequence[str] | None, arrow: Any
     return [known[name][0] for name in names]
 
 
-def with_files(array: Any, folders: Sequence[str], arrow: Any) -> Any:
-    """Return the contents of files that are stored inline or as a path, which may be relative to the folder of its sample."""
+def with_files(array: Any, folders: Sequence[str], arrow: Any, max_bytes: int = MAX_SAMPLE_BYTES, advice: str | None = None) -> Any:
+    """Return the contents of files that are stored inline or as a path, which may be relative to the folder of its sample.
+
+    Raise UnreadableSamples for files that cannot be read, for local ones of more than ``max_bytes``, and for paths that leave the folder, unless
+    ``advice``, the end of that message, is None.
+    """
     contents, paths = arrow.compute.struct_field(array, "bytes"), arrow.compute.struct_field(array, "path")
     if not contents.null_count:
         return contents
-    values = contents.to_pylist()
+    values, reasons = contents.to_pylist(), {}
     for k in np.flatnonzero(~np.asarray(contents.is_valid())).tolist():
         path = paths[k].as_py()
         if path is not None:
-            path = os.fsdecode(path)
-            full = path if is_url(path) or os.path.isabs(path) or not folders[k] else f"{folders[k]}/{path}"
+            path, folder = os.fsdecode(path), str(folders[k])
+            if advice is not None and leaves_folder(path, folder):
+                reasons[k] = f"the path {path!r} does not lead to a file in {folder or 'the current folder'}{advice}"
+                continue
+            full = path if is_url(path) or os.path.isabs(path) or not folder else f"{folder}/{path}"
             try:
+                if not is_url(full):
+                    check_sample("the file has", os.path.getsize(full), max_bytes)
                 values[k] = read_all(full)
-            except (OSError, RuntimeError) as error:
-                raise UnreadableSamples({k: f"{full}: {reason_of(error)}"}) from None
+            except (OSError, RuntimeError, MemoryError) as error:
+                reasons[k] = f"{full}: {reason_of(error)}"
+    if reasons:
+        raise UnreadableSamples(reasons)
     return arrow.array(values, arrow.large_binary())
 
 
 def table_to_batches(table: Any, columns: Sequence[Column], arrow: Any) -> dict[str, Batch]:
     """Return all rows of a table. Raise UnreadableSamples for rows with missing or irregular values."""
+
+    def convert(column: Column) -> Batch:
+        values = table.column(column.field)
+        if column.inner is None:
+            return to_batch(with_files(_join_chunks(values, arrow), [""] * len(table), arrow), arrow)
+        return to_batch(column.whole(values, arrow), arrow)
+
+    return convert_columns(columns, len(table), convert)
+
+
+def convert_columns(columns: Sequence[Column], count: int, convert: Callable[[Column], Batch]) -> dict[str, Batch]:
+    """Return the batches of some columns. Raise UnreadableSamples with the column and, where they are known, only the samples that are bad."""
     outputs, reasons = {}, {}
     for column in columns:
         try:
-            values = table.column(column.field)
-            if column.inner is None:
-                array = with_files(_join_chunks(values, arrow), [""] * len(table), arrow)
-            else:
-                array = column.whole(values, arrow)
-            outputs[column.name] = to_batch(array, arrow)
+            outputs[column.name] = convert(column)
         except UnreadableSamples as bad:
             reasons |= {k: f"column {column.name!r}: {reason}" for k, reason in bad.reasons.items()}
-        except Exception as error:
-            raise UnreadableSamples(dict.fromkeys(range(len(table)), f"column {column.name!r}: {reason_of(error)}")) from None
+        except Exception as error:  # pyarrow has several types
+            raise UnreadableSamples(dict.fromkeys(range(count), f"column {column.name!r}: {reason_of(error)}")) from None
     if reasons:
         raise UnreadableSamples(reasons)
     return outputs
-
-
-def gathered_bytes(arrays: Sequence[Any], rows: Sequence[np.ndarray], place: np.ndarray, arrow: Any) -> Batch | None:
-    """Gather rows of several byte or text arrays into a batch with one copy; ``place`` is the position of each row. None for other cases."""
-    types = arrow.types
-    begins, lengths = np.empty((2, len(place)), np.int64)
-    kept, at = [], 0
-    for array, chosen in zip(arrays, rows, strict=True):
-        # Nulls, fixed sizes and other types go through Arrow's own conversion.
-        if array.null_count or not is_bytes(array.type, types) or types.is_fixed_size_binary(array.type):
-            return None
-        large = array.cast(arrow.large_binary())
-        _, offsets, data = large.buffers()
-        if offsets is None or data is None:
-            return None
-        ends = np.frombuffer(offsets, np.int64)[large.offset : large.offset + len(large) + 1]
-        first, last, end = ends[chosen], ends[chosen + 1], at + len(chosen)
-        # Offsets come from the file: reject any that point outside its buffer.
-        if (first < 0).any() or (last < first).any() or (last > data.size).any():
-            return None
-        begins[place[at:end]], lengths[place[at:end]] = data.address + first, last - first
-        kept.append(large)
-        at = end
-    # Addresses are read by native code, so `kept` holds the buffers until the copy is done.
-    values = empty([int(lengths.sum())], torch.uint8, torch.device("cpu"))
-    native.gather(None, 1, begins.ctypes.data, lengths.ctypes.data, len(place), values.data_ptr())
-    del kept
-    return packed_batch(values, lengths)
 
 
 def _bytes(array: Any, arrow: Any) -> Batch:
@@ -221,7 +214,7 @@ def _bytes(array: Any, arrow: Any) -> Batch:
 
 
 def _numbers(array: Any, arrow: Any, sample: np.ndarray) -> np.ndarray:
-    """Return the values; ``sample`` holds the sample of each one."""
+    """Return the values, which may be in Arrow's memory; ``sample`` holds the sample of each one."""
     if arrow.types.is_dictionary(array.type):
         array = array.dictionary_decode()
     dtype = number_type(array.type, arrow.types)
@@ -232,11 +225,19 @@ def _numbers(array: Any, arrow: Any, sample: np.ndarray) -> np.ndarray:
     if arrow.types.is_temporal(array.type):
         # Dates and times become their integers; a view, because NumPy's datetime64 is not a tensor dtype.
         array = array.view(arrow.int64() if dtype.itemsize == 8 else arrow.int32())
-    # C-contiguous, writable and owned: torch.from_numpy shares the memory.
-    return np.require(array.to_numpy(zero_copy_only=False), dtype, ["C", "W", "O"])
+    return np.asarray(array.to_numpy(zero_copy_only=False), dtype)
 
 
-def _lists(array: Any, arrow: Any) -> Batch:
+def _own(values: np.ndarray) -> torch.Tensor:
+    """Return numbers that may share Arrow's memory as a tensor that may be written."""
+    return torch.from_numpy(np.require(values, requirements=["C", "W", "O"]))
+
+
+def split_lists(array: Any, arrow: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the numbers in lists, perhaps in Arrow's memory, and the shape of each sample, int64 (samples, depth).
+
+    Raise UnreadableSamples for missing or irregular lists.
+    """
     count = len(array)
     sample = np.arange(count)
     if array.null_count:
@@ -266,9 +267,15 @@ def _lists(array: Any, arrow: Any) -> Batch:
         array = array.flatten()
     if is_bytes(array.type, arrow.types):
         raise ValueError("lists of bytes or text are not supported")
-    values, shapes = torch.from_numpy(_numbers(array, arrow, sample)), np.stack(extents, 1)
+    values, shapes = _numbers(array, arrow, sample), np.stack(extents, 1)
     if len(values) != shapes.prod(1).sum():
         raise ValueError("a column of lists is damaged")
-    if count and (shapes == shapes[0]).all():
-        return new_batch(values.view(count, *shapes[0].tolist()))
+    return values, shapes
+
+
+def _lists(array: Any, arrow: Any) -> Batch:
+    numbers, shapes = split_lists(array, arrow)
+    values = _own(numbers)
+    if len(shapes) and (shapes == shapes[0]).all():
+        return new_batch(values.view(len(shapes), *shapes[0].tolist()))
     return ragged_batch(values, shapes)

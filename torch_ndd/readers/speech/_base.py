@@ -17,9 +17,8 @@ from typing_extensions import Unpack, override
 from ... import types
 from ..._core.context.device import DeviceLike
 from ..._core.process.files import check_regular
-from ..._core.process.limits import check_sample
 from ..._core.values.batch import Batch
-from ..._core.values.tensor import as_tensor
+from ..._core.values.tensor import Tensor, as_tensor
 from ...decoders.audio import audio, lengths
 from ...io._urls import is_url, read_all
 from .._options import DecodingOptions
@@ -28,12 +27,11 @@ from .._ranges.remote import ranges_of
 from .._threads import Array, ThreadedReader, pack_samples
 from ._table import SoundTable
 
-_DTYPES = {torch.float32: "float32", torch.int16: "int16", torch.int32: "int32"}
+_DTYPES = (torch.float32, torch.int16, torch.int32)
 
 # Uncompressed float32 stereo at 48 kHz. A file with more bytes per requested second is sought, not read to its end.
 _BYTES_PER_SECOND = 48000 * 2 * 4
 _HEADER_BYTES = 64 << 10
-MAX_FRAMES = 1 << 48  # a larger count means that the header does not know it
 
 
 class SpeechReader(ThreadedReader):
@@ -190,7 +188,7 @@ class SpeechReader(ThreadedReader):
             parts = [self._submit(contents[k], offset, duration) for k, offset, duration in zip(place, offsets, durations, strict=True)]
             sounds = pack_samples(
                 [
-                    self._sound(io.BytesIO(contents[k].numpy().data), offset, duration)[0] if alone else part.torch()
+                    self._sound(as_tensor(contents[k]), offset, duration)[0] if alone else part.torch()
                     for k, part, alone, offset, duration in zip(place, parts, apart, offsets, durations, strict=True)
                 ]
             )
@@ -214,30 +212,22 @@ class SpeechReader(ThreadedReader):
         if table.file[sample] < 0:
             raise RuntimeError(table.reasons[sample])
         path = table.path(sample)
+        file: Tensor | str
         if self._members is not None:
-            content = self._contents(np.array([sample])).nth(0).buffer
-            source: str | io.BytesIO = io.BytesIO(content.numpy().data)
+            file = self._contents(np.array([sample])).nth(0)
         elif is_url(path):
-            source = io.BytesIO(read_all(path))  # a single request
+            file = as_tensor(np.frombuffer(read_all(path), np.uint8))  # a single request
         else:
             check_regular(path)
-            source = path
+            file = path  # of which only the part is read
         duration = float(table.durations[sample])
-        return self._finish_sound(sample, *self._sound(source, float(table.offsets[sample]), np.inf if duration < 0 else duration))
-
-    def _lacks_length(self, file: Any, source: str | io.BytesIO) -> bool:
-        """Return whether libsndfile does not know how many frames there are."""
-        if 0 < file.frames < MAX_FRAMES and file.format != "MP3":
-            return False
-        # Decode it to count its frames.
-        total, _ = lengths(pack_samples([_bytes_of(source)]), self._max_sample_bytes)
-        return bool(total[0] != file.frames)
-
-    def _decode_part(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
-        """Return a part of a file that has to be decoded to know how long it is, as a file of its own."""
-        part, rate = audio(as_tensor(_bytes_of(source)), start=max(offset, 0), duration=duration, max_sample_bytes=self._max_sample_bytes)
-        # skip
-        return self._decode_samples(part.torch().numpy(), int(rate.item())), rate.item()
+        try:
+            sound = self._sound(file, float(table.offsets[sample]), np.inf if duration < 0 else duration)
+        except RuntimeError as error:
+            # The reader names itself and the sample.
+            named = f" ({file})" if isinstance(file, str) else ""
+            raise RuntimeError(str(error).removeprefix(f"decoders.audio: sample 0{named}: ")) from None
+        return self._finish_sound(sample, *sound)
 
     def _decode_samples(self, samples: np.ndarray, rate: int) -> torch.Tensor:
         """Mix, resample and convert float32 samples (frames, channels)."""
@@ -247,28 +237,15 @@ class SpeechReader(ThreadedReader):
         sound, _ = audio(as_tensor(np.frombuffer(wav.getvalue(), np.uint8)), **self._decoding())
         return sound.torch()
 
-    def _sound(self, source: str | io.BytesIO, offset: float, duration: float) -> tuple[Array, float]:
+    def _sound(self, file: Tensor | str, offset: float, duration: float) -> tuple[torch.Tensor, float]:
         """Return samples and sampling rate of a part of a file."""
-        with import_soundfile(self._op).SoundFile(source) as file:
-            rate, total = file.samplerate, file.frames
-            if self._lacks_length(file, source):
-                return self._decode_part(source, offset, duration)
-            begin = int(min(max(offset, 0) * rate, total))
-            wanted = int(min(total - begin, duration * rate))
-            # Before reading: the header may promise any number of frames.
-            check_sample(f"{wanted} frames of {file.channels} channels have", wanted * file.channels * 4, self._max_sample_bytes)
-            file.seek(begin)
-            # Integers of a file that stay integers do not go through floats.
-            resampled = self._rate > 0 and self._rate != rate
-            plain = not resampled and (self._dtype == torch.float32 or not self._decoded_downmix or file.channels == 1)
-            samples = file.read(wanted, _DTYPES[self._dtype] if plain else "float32", always_2d=True)
-        if len(samples) < wanted:
-            raise RuntimeError(f"it ends after {begin + len(samples)} of {total} frames")
-        if plain or not wanted:
-            if self._decoded_downmix:
-                samples = samples[:, 0] if samples.shape[1] == 1 else samples.mean(1, dtype=np.float32)
-            return torch.from_numpy(np.ascontiguousarray(samples)).to(self._dtype), rate
-        return self._decode_samples(samples, rate), rate
+        part: dict[str, Any] = {"start": max(offset, 0.0), "duration": duration}
+        # Nothing is decoded for the rate in the header.
+        if self._rate > 0 and (rate := audio(file, duration=0.0)[1].item()) != self._rate:
+            samples, _ = audio(file, **part, max_sample_bytes=self._max_sample_bytes)
+            return self._decode_samples(samples.torch().numpy(), int(rate)), rate
+        sound, rate = audio(file, **part, **self._decoding())
+        return sound.torch(), rate.item()
 
 
 class Request(NamedTuple):
@@ -288,10 +265,6 @@ def import_soundfile(op: str) -> Any:
         return importlib.import_module("soundfile")
     except ImportError:
         raise RuntimeError(f"{op}: sounds need soundfile: pip install torch_ndd[audio]") from None
-
-
-def _bytes_of(source: str | io.BytesIO) -> np.ndarray:
-    return np.frombuffer(source.getvalue() if isinstance(source, io.BytesIO) else read_all(source), np.uint8)
 
 
 def _row(outputs: tuple[Batch, ...], row: int) -> list[Array]:

@@ -47,7 +47,7 @@ class Video(VideoReader):
     Args:
         max_batch_size: Default batch size of :meth:`next_epoch`.
         name: Ignored, like ``num_inputs``, ``additional_decode_surfaces`` and ``skip_vfr_check``; accepted for compatibility with DALI.
-        device: ``"cpu"``; videos are decoded on the CPU.
+        device: Where the outputs are. On a GPU its video decoder decodes, see :func:`decoders.video`.
         sequence_length: Frames per sequence.
         stride: Distance between consecutive frames of a sequence.
         step: Distance between the first frames of consecutive sequences; by default sequences do not overlap.
@@ -63,7 +63,7 @@ class Video(VideoReader):
         labels: One per file of ``filenames``.
         scalar_labels: Deliver labels as torch's losses take them: int64 (), so that those of a batch are (N,). Not in DALI.
         cache_bytes: Keep decoded frames up to this many bytes, for sequences that overlap or come again; by default none. Not in DALI.
-        max_sample_bytes: The largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+        max_sample_bytes: The largest sample to decode, to guard against small files that declare large data; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         **options: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.
 

@@ -13,11 +13,12 @@ from ... import types
 from ..._core.context.device import DeviceLike
 from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import BadSample, UnreadableSamples
-from ...decoders._clips import Clip, ClipDecoder, ClipRequest, Frames, VideoFacts, check_cache_bytes, join_frames
+from ..._core.work.cuda_work import stream_work
+from ...decoders._clips import MAX_GPU_THREADS, Clip, ClipDecoder, ClipRequest, Frames, VideoFacts, check_cache_bytes, join_frames
 from ...decoders._video import codec, padded_frames, reason
 from ...io._urls import is_url
 from ...ops.color.space import color_space_conversion
-from .._options import DecodingOptions
+from .._options import DecodingOptions, find_target
 from .._threads import ThreadedReader, pack_samples
 from ._index import Limits, Listed, VideoIndex, from_folder, from_list, sequences, spans, uniform_frames
 
@@ -54,7 +55,8 @@ class VideoReader(ThreadedReader):
     _public_name = ""  # if it differs from that of the class
 
     def __init__(self, max_batch_size: int | None, device: DeviceLike, sequence_length: int, options: SequenceOptions) -> None:
-        super().__init__(max_batch_size, device, options)
+        self._target = find_target(self._public_name or f"readers.{type(self).__name__}", device)
+        super().__init__(max_batch_size, "cpu", options)
         self._op = self._public_name or self._op
         enable_frame_num, image_type = options.get("enable_frame_num"), options.get("image_type")
         if enable_frame_num is not None and enable_frame_num not in _FRAME_NUMBERS:
@@ -82,7 +84,9 @@ class VideoReader(ThreadedReader):
             self._advance = self._frames * self._stride
         self._index: VideoIndex | None = None
         self._cache_bytes = check_cache_bytes(self._op, options.get("cache_bytes"))
-        self._clips = ClipDecoder(self._max_sample_bytes, self._cache_bytes)
+        self._clips = ClipDecoder(self._max_sample_bytes, self._cache_bytes, self._target)
+        if self._target.type == "cuda":
+            self._max_threads = MAX_GPU_THREADS
 
     def describe_bottleneck(self) -> tuple[str, str]:
         fewer = "read fewer frames (sequence_length, a larger step), store smaller videos with more key frames"
@@ -171,7 +175,8 @@ class VideoReader(ThreadedReader):
                 clips.append(clip)
         if reasons:
             raise UnreadableSamples(reasons)
-        frames, others = join_frames(clips, self._fill, "FHWC"), self._other_outputs(samples, clips)
+        frames = join_frames(clips, self._fill, "FHWC", self._target)
+        others = [values.to_device(self._target) for values in self._other_outputs(samples, clips)]
         frames.sources = tuple(map(self._source, samples.tolist()))
         # Kept, because operators return new batches without sources.
         sources = frames.sources
@@ -179,9 +184,11 @@ class VideoReader(ThreadedReader):
             frames = color_space_conversion(frames, image_type=types.RGB, output_type=types.YCbCr)
         frames = self._resize(frames)
         if frames.dtype != self._dtype or self._normalized:
-            # Waits, because torch's arithmetic needs the values now.
+            # Waits, because torch's arithmetic needs the values now; on a GPU the stream waits, not the host.
             values = frames.wait().to(self._dtype)
             frames = new_batch(values / 255 if self._normalized else values, frames.ragged_shapes, frames.layout, fixed=frames.shared_extents)
+            if self._target.type == "cuda":
+                frames.pending = stream_work([frames.buffer])
         frames.sources = sources
         return frames, *others
 
@@ -194,4 +201,4 @@ class VideoReader(ThreadedReader):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._clips = ClipDecoder(self._max_sample_bytes, self._cache_bytes)
+        self._clips = ClipDecoder(self._max_sample_bytes, self._cache_bytes, self._target)

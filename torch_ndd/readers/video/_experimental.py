@@ -22,7 +22,7 @@ class Video(VideoReader):
     Args:
         max_batch_size: Default batch size of :meth:`next_epoch`.
         name: Ignored, like ``num_inputs``; accepted for compatibility with DALI.
-        device: ``"cpu"``; videos are decoded on the CPU.
+        device: Where the outputs are. On a GPU its video decoder decodes, see :func:`decoders.video`.
         sequence_length, stride, step, enable_frame_num, enable_timestamps, filenames, file_root, labels, scalar_labels, image_type: See
             :class:`readers.Video`.
         file_list: Text file of lines ``path label [start [end]]``; ``end`` is exclusive.
@@ -35,7 +35,7 @@ class Video(VideoReader):
         fill_value: One number, or one per channel.
         uniform_sample: One sequence per video: equidistant frames from its first to its last one.
         cache_bytes: Keep decoded frames up to this many bytes, for sequences that overlap or come again; by default none. Not in DALI.
-        max_sample_bytes: The largest sample to decode, as a protection against small files that promise a lot; by default the environment variable
+        max_sample_bytes: The largest sample to decode, to guard against small files that declare large data; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.
         **options: Sharding, shuffling, padding, read-ahead and bad files, see :class:`LoaderOptions`.
 

@@ -43,7 +43,7 @@ class VideoIndex:
     listed: list[Listed]
     video: np.ndarray  # int32, index of the listed video
     start: np.ndarray  # int64, the first frame
-    end: np.ndarray  # int64, behind the last frame that may be used
+    end: np.ndarray  # int64, after the last frame that may be used
 
     @property
     def size(self) -> int:

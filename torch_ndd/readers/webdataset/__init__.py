@@ -71,7 +71,7 @@ class Webdataset(Reader):
     ...         info.size = len(text)
     ...         archive.addfile(info, io.BytesIO(text))
     >>> reader = Webdataset(paths=[path], ext=["jpg;png", "cls"])
-    >>> [tuple(bytes(one.torch().tolist()) for one in sample) for sample in reader.next_epoch()]
+    >>> [tuple(bytes(component.torch().tolist()) for component in sample) for sample in reader.next_epoch()]
     [(b'image', b'7'), (b'other', b'8')]
     >>> reader = Webdataset(paths=path[:-9] + "/*.tar", ext=[".jpg;png", ".cls"], decode=True)
     >>> [labels.torch().tolist() for _, labels in reader.next_epoch(batch_size=2)]

@@ -58,7 +58,7 @@ def _fit_plainly(headers: np.ndarray, sums: np.ndarray, sizes: np.ndarray, names
     stored = np.ascontiguousarray(headers[:, _NAME]).view("S100")[:, 0]
     short = np.array([0 < len(name) <= _NAME.stop for name in names], bool) & (headers[:, _PREFIX.start] == 0)
     fits = short & (stored == np.array(names, "S100")) & np.isin(headers[:, _KIND], np.frombuffer(_FILES, np.uint8))
-    # Without the terminators: a blank or NUL behind the size, NUL and blank behind the checksum.
+    # Without the terminators: a blank or NUL after the size, NUL and blank after the checksum.
     for field, expected in ((slice(_SIZE.start, _SIZE.stop - 1), sizes), (slice(_CHECKSUM.start, _CHECKSUM.stop - 2), sums)):
         digits = headers[:, field].astype(np.int64) - ord("0")
         fits &= ((digits >= 0) & (digits < 8)).all(1) & (digits @ 8 ** np.arange(digits.shape[1])[::-1] == expected)

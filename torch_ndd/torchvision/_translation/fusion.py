@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torchvision.transforms import InterpolationMode
 
-from .steps import FlipAfterResize, FlipNormalize, ResizeCenterCrop, ToChannelsFirst, ZoomCrop
+from .steps import FlipAfterResize, FlipNormalize, ResizeCenterCrop, ResizeNormalize, ToChannelsFirst, ZoomCrop
 
 _SYMMETRIC = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC, "bilinear", "bicubic")
 
@@ -37,7 +37,7 @@ def use_pillow_rules(steps: Sequence[Any]) -> list[Any]:
 def fuse_steps(steps: Sequence[Any]) -> list[Any]:
     """Return fewer steps with the same result on batches of uint8 images.
 
-    Images stay HWC as long as possible: the conversion to CHW moves into the normalization, or to the end. Horizontal flips move behind a resize,
+    Images stay HWC as long as possible: the conversion to CHW moves into the normalization, or to the end. Horizontal flips move after a resize,
     unless masks, points or boxes of integers are in the sample.
     """
     steps = fuse_zoom_and_crop(steps)
@@ -52,7 +52,7 @@ def fuse_steps(steps: Sequence[Any]) -> list[Any]:
 
 
 def _move_flip_back(steps: Sequence[Any]) -> list[Any] | None:
-    """Return the steps with a flip behind the resize that follows it, where it mirrors fewer pixels or fuses. None without such a pair."""
+    """Return the steps with a flip after the resize that follows it, where it mirrors fewer pixels or fuses. None without such a pair."""
     for k, (flip, resize) in enumerate(pairwise(steps)):
         if _is_named(flip, "RandomHorizontalFlip") and _is_named(resize, "Resize") and _is_symmetric(resize):
             return [*steps[:k], resize, flip, *steps[k + 2 :]]
@@ -88,7 +88,8 @@ def _fuse(steps: Sequence[Any]) -> list[Any]:
             # timm's class of this name has no windows; with random values the windows are not of one color.
             if k < len(steps) and _is_named(steps[k], "RandomErasing") and hasattr(steps[k], "windows") and steps[k].value is not None:
                 erasing, k = steps[k], k + 1
-            output.append(FlipNormalize(flip, scale, normalize, planar, erasing))
+            last = FlipNormalize(flip, scale, normalize, planar, erasing)
+            output = [*output[:-1], ResizeNormalize(output[-1], last)] if output and isinstance(output[-1], ResizeCenterCrop) else [*output, last]
             continue
         if _is_named(step, "Resize") and hasattr(step, "by_pillow") and k + 1 < len(steps) and _is_named(steps[k + 1], "CenterCrop"):
             output.append(ResizeCenterCrop(step, steps[k + 1]))
@@ -106,7 +107,7 @@ def _is_named(step: Any, *names: str) -> bool:
 
 
 def _find_tail(steps: Sequence[Any], k: int) -> "tuple[tuple[Any, Any, Any, bool], int] | None":
-    """Return the flip, conversion and normalization that begin at step k, whether they convert to CHW, and the index behind them."""
+    """Return the flip, conversion and normalization that begin at step k, whether they convert to CHW, and the index after them."""
     flip = normalize = None
     planar = False
 

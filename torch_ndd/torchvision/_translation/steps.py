@@ -26,7 +26,7 @@ from .._sample import batch_size_of, check_type, flatten, is_pure_tensor, kind_o
 from .._single_samples import call_per_sample
 from ..v2.functional._crop import border_fill, window_of
 from ..v2.functional._dispatch import as_images
-from ..v2.functional._resize import PILLOW, resize_center
+from ..v2.functional._resize import PILLOW, Normalization, resize_center
 
 _MOVING = (single.Mask, single.BoundingBoxes, single.KeyPoints)
 _UPRIGHT = (single.BoundingBoxFormat.XYXY, single.BoundingBoxFormat.XYWH, single.BoundingBoxFormat.CXCYWH)
@@ -46,7 +46,7 @@ def _needs_early_flip(leaf: Any) -> bool:
 
 
 class FlipAfterResize:
-    """Run ``late``, the steps with the flip behind the resize, unless the sample has leaves for which the order matters."""
+    """Run ``late``, the steps with the flip after the resize, unless the sample has leaves for which the order matters."""
 
     def __init__(self, late: Sequence[Any], early: Sequence[Any]) -> None:
         self.late, self.early = late, early
@@ -78,13 +78,17 @@ class ResizeCenterCrop:
             leaves[k] = output
         return unflatten(leaves, spec)
 
-    def _transform_leaf(self, leaf: Any) -> Any:
+    def _transform_leaf(self, leaf: Any, normalization: Normalization | None = None) -> Any:
         """Return the result for a leaf, None if the two transforms have to run separately."""
         if not isinstance(leaf, Batch) or kind_of(leaf) not in (torch.Tensor, single.Image):
             return None
         resize = self.resize
         antialias, rule = (True, PILLOW) if resize.uses_pillow_rule(leaf) else (resize.antialias, "torch")
-        return resize_center(leaf, resize.size, resize.interpolation, resize.max_size, antialias, rule, self.crop.size)
+        return resize_center(leaf, resize.size, resize.interpolation, resize.max_size, antialias, rule, self.crop.size, normalization)
+
+    def normalize(self, leaf: Any, normalization: Normalization) -> Any:
+        """Return a leaf resized, cropped and normalized in one call, None if that takes several."""
+        return self._transform_leaf(leaf, normalization) if self.resize._needs_transform_list([leaf])[0] else None
 
     def __repr__(self) -> str:
         return f"ResizeCenterCrop({self.resize!r}, {self.crop!r})"
@@ -116,7 +120,7 @@ class FlipNormalize:
 
     def __call__(self, sample: Any) -> Any:
         leaves, spec = flatten(sample)
-        images = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Batch) and issubclass(kind_of(leaf), single.Image | single.Video)]
+        images = [k for k, leaf in enumerate(leaves) if _is_image(leaf)]
         # Floats, or no marked image: the single steps are correct for every input.
         if not images or any(leaves[k].dtype != torch.uint8 for k in images):
             return self._run_separately(sample)
@@ -140,13 +144,25 @@ class FlipNormalize:
         return unflatten(leaves, spec)
 
     def _normalize(self, images: Batch, mirror: Any) -> Batch:
-        layout = images.layout or ""
         # Without a crop the operator takes whole images, ragged ones too.
-        output = crop_mirror_normalize(
-            images, mirror=mirror, mean=self._mean, std=self._std, output_layout=None if self.planar or layout.endswith("CHW") else layout
-        )
+        output = crop_mirror_normalize(images, mirror=mirror, **self._constants(images))
         output.sources = images.sources
         return output
+
+    def _constants(self, images: Batch) -> dict[str, Any]:
+        layout = images.layout or ""
+        return {"mean": self._mean, "std": self._std, "output_layout": None if self.planar or layout.endswith("CHW") else layout}
+
+    def normalization_of(self, leaf: Any) -> Normalization | None:
+        """Return the arguments with which a resize of a leaf, the only image of its sample, normalizes it too. None if more is to be done."""
+        if not isinstance(leaf, Batch) or leaf.dtype != torch.uint8 or self.erasing is not None:
+            return None
+
+        def draw_arguments() -> dict[str, Any]:
+            mirror = 0 if self.flip is None else new_batch(Draws(leaf.batch_size).happens(self.flip.p).to(torch.int32))
+            return {"mirror": mirror, **self._constants(leaf)}
+
+        return draw_arguments
 
     def _run_separately(self, sample: Any) -> Any:
         for step in (self.flip, ToChannelsFirst() if self.planar else None, self.scale, self.normalize, self.erasing):
@@ -158,16 +174,58 @@ class FlipNormalize:
         return f"FlipNormalize({', '.join(repr(step) for step in (self.flip, self.scale, self.normalize, self.erasing) if step is not None)})"
 
 
+class ResizeNormalize:
+    """A resize and the FlipNormalize after it in one call, for samples of one image: on a GPU one launch, on the CPU without a batch in between."""
+
+    def __init__(self, resize: Any, tail: FlipNormalize) -> None:
+        self.resize, self.tail = resize, tail
+
+    def __call__(self, sample: Any) -> Any:
+        leaves, spec = flatten(sample)
+        images = [k for k, leaf in enumerate(leaves) if _is_image(leaf)]
+        alone = len(images) == 1 and not any(check_type(leaf, _MOVING) for leaf in leaves)
+        normalization = self.tail.normalization_of(leaves[images[0]]) if alone else None
+        output = None if normalization is None else self.resize.normalize(leaves[images[0]], normalization)
+        if output is None:
+            return self.tail(self.resize(sample))
+        output.sources = leaves[images[0]].sources
+        leaves[images[0]] = output
+        return unflatten(leaves, spec)
+
+    def __repr__(self) -> str:
+        return f"ResizeNormalize({self.resize!r}, {self.tail!r})"
+
+
+class ResizeWindows:
+    """Resize windows that :class:`CropDecoder` has decoded for a random resized crop: leaf number ``place`` of the sample."""
+
+    def __init__(self, crop: Any, place: int) -> None:
+        self.crop, self.place = crop, place
+
+    def __call__(self, sample: Any) -> Any:
+        leaves, spec = flatten(sample)
+        leaves[self.place] = self.crop.resize_windows(leaves[self.place])
+        return unflatten(leaves, spec)
+
+    def normalize(self, leaf: Any, normalization: Normalization) -> Any:
+        """Return windows resized and normalized in one call."""
+        return self.crop.normalize_windows(leaf, normalization)
+
+
+def _is_image(leaf: Any) -> bool:
+    return isinstance(leaf, Batch) and issubclass(kind_of(leaf), single.Image | single.Video)
+
+
 def decode_files(files: Batch, device: Any, adjust_orientation: bool) -> Batch:
     """Return the images of encoded files, HWC."""
     return decode(files, device=device, adjust_orientation=adjust_orientation)
 
 
 class CropDecoder:
-    """Decode only the windows of a random resized crop, and resize them."""
+    """Decode only the windows of a random resized crop, and resize them, unless a :class:`ResizeNormalize` does."""
 
-    def __init__(self, crop: Any) -> None:
-        self.crop = crop
+    def __init__(self, crop: Any, resizes: bool = True) -> None:
+        self.crop, self.resizes = crop, resizes
 
     def __call__(self, files: Batch, device: Any, adjust_orientation: bool) -> Batch:
         shapes = peek_image_shape(files, adjust_orientation=adjust_orientation).torch()
@@ -178,7 +236,7 @@ class CropDecoder:
         top, left, height, width = (torch.as_tensor(window[name]).expand(len(shapes)) for name in ("top", "left", "height", "width"))
         start, shape = (as_batch(torch.stack(pair, 1).to(torch.int64)) for pair in ((top, left), (height, width)))
         windows = image_slice(files, start=start, shape=shape, axes=[0, 1], device=device, adjust_orientation=adjust_orientation)
-        return self.crop.resize_windows(windows)
+        return self.crop.resize_windows(windows) if self.resizes else windows
 
 
 class ZoomCrop:

@@ -14,7 +14,7 @@ from ..._core.values.batch import Batch, as_batch
 from .._sample import check_type, flatten, is_explicit_image, is_pure_tensor, unflatten
 from .._single_samples import call_on_tensors, has_tensor
 from .fusion import fuse_steps, use_pillow_rules
-from .steps import CropDecoder, decode_files, is_encoded
+from .steps import CropDecoder, FlipNormalize, ResizeNormalize, ResizeWindows, decode_files, is_encoded
 
 _RANDOM_CROPS = ("RandomResizedCrop", "RandomResizedCropAndInterpolation")
 
@@ -53,7 +53,9 @@ class BatchTransform:
             decode: Callable[..., Batch] = decode_files
             # Only the window is decoded if nothing else has to move with it.
             if len(encoded) == 1 and steps and type(steps[0]).__name__ in _RANDOM_CROPS and not any(_is_moving(leaf) for leaf in leaves):
-                decode, steps = CropDecoder(steps[0]), steps[1:]
+                fuses = len(steps) > 1 and isinstance(steps[1], FlipNormalize) and hasattr(steps[0], "normalize_windows")
+                decode = CropDecoder(steps[0], resizes=not fuses)
+                steps = [ResizeNormalize(ResizeWindows(steps[0], encoded[0]), steps[1]), *steps[2:]] if fuses else steps[1:]
             for k in encoded:
                 leaves[k] = decode(leaves[k], self._device, self._orientation)
         # A tensor without a type counts as the image if nothing else is one.

@@ -9,7 +9,8 @@ import torch
 
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, new_batch
-from ...augment._mixing import blend, mix_labels, paste_boxes, smooth_labels, soft_labels
+from ...augment._mixing import blend, mix_labels, smooth_labels, soft_labels
+from ...ops.geometry._paste_boxes import paste_boxes
 from .._draws import Draws
 
 Mode = Literal["batch", "pair", "elem"]
@@ -83,7 +84,7 @@ class Mixup:
         assert soft is not None
         is_cutmix, share, boxes = self._draw(images)
         order = torch.arange(size).flip(0)
-        mixed = paste_boxes(images, order, boxes) if is_cutmix.any() else images
+        mixed = paste_boxes(images, order, torch.from_numpy(boxes)) if is_cutmix.any() else images
         if bool((share[~is_cutmix] != 1.0).any()):
             mixed = blend(mixed, order, np.where(is_cutmix, 1.0, share), images)
         if self.label_smoothing:

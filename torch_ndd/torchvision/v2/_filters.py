@@ -60,7 +60,7 @@ class LinearTransformation(Batched, reference.LinearTransformation):
         if pixels.device.type != matrix.device.type:
             raise ValueError(f"{self._name}: matrix and mean must be on the device of the images, {pixels.device}, got {matrix.device}")
         rows = pixels.reshape(-1, n) - self.mean_vector
-        # A product of large matrices is best left to BLAS: an operator of ours could only call it.
+        # A product of large matrices is best left to BLAS: our operator could only call it.
         return torch.mm(rows, matrix.to(rows.dtype)).reshape(shape)
 
 

@@ -15,7 +15,7 @@ from .._sample import check_type, has_any, kind_of
 from . import functional as F
 from ._base import Batched, RandomTransform, draws_for, query_size, transform_where
 from .functional._flip import flip_where
-from .functional._resize import resize_by_pillow, resize_crop_by_pillow
+from .functional._resize import Normalization, normalize_resized, resize_by_pillow, resize_crop_by_pillow
 
 
 class RandomHorizontalFlip(RandomTransform, reference.RandomHorizontalFlip):
@@ -87,6 +87,10 @@ class RandomResizedCrop(Resizing, reference.RandomResizedCrop):
     def resize_windows(self, windows: Batch) -> Batch:
         """Resize windows that were decoded alone, by Pillow's rule."""
         return resize_by_pillow(windows, self.size, self.interpolation)
+
+    def normalize_windows(self, windows: Batch, normalization: Normalization) -> Batch:
+        """Do the same in one call with a normalization."""
+        return normalize_resized(windows, self.size, self.interpolation, normalization)
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Crop and resize a leaf."""

@@ -11,8 +11,8 @@ from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
 from ..._core.values.batch import Batch, as_batch, new_batch
-from ...augment._mixing import blend, mix_labels, paste_boxes
-from ...ops.generic.convert import cast
+from ...augment._mixing import blend, mix_labels
+from ...ops.geometry._paste_boxes import paste_boxes
 from .. import tv_tensors
 from .._draws import Draws
 from .._sample import batch_size_of, check_type, flatten, has_any, is_pure_tensor, labels_of, sample_of, unflatten
@@ -136,7 +136,7 @@ class MixUp(_Mixing, reference.MixUp):
                 f"MixUp: images must be of a floating-point type, got {images.dtype}; convert them with ToDtype(torch.float32, scale=True)"
             )
         size = images.batch_size
-        return self._restore_kind(cast(blend(images, _previous_samples(size), np.full(size, params["lam"])), dtype=images.dtype), inpt)
+        return self._restore_kind(blend(images, _previous_samples(size), np.full(size, params["lam"]), dtype=images.dtype), inpt)
 
 
 class CutMix(_Mixing, reference.CutMix):
@@ -160,5 +160,5 @@ class CutMix(_Mixing, reference.CutMix):
         if not check_type(inpt, (single.Image, single.Video, is_pure_tensor)):
             return inpt
         images = self._images(inpt, params["batch_size"])
-        boxes = np.tile(np.array(params["box"], np.int64), (images.batch_size, 1))
+        boxes = torch.tensor([params["box"]]).expand(images.batch_size, 4).contiguous()
         return self._restore_kind(paste_boxes(images, _previous_samples(images.batch_size), boxes), inpt)

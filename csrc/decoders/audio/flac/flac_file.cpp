@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "decoders/audio/flac/flac_file.h"
 
-#include "decoders/audio/flac/frame.h"
 #include "ndd/simd.h"
 
 #include <algorithm>
@@ -10,6 +9,9 @@
 
 namespace ndd::flac {
 namespace {
+
+constexpr size_t kMaxHeader = 16;              // bytes
+constexpr size_t kSearch = size_t{1} << 13;  // bytes in which the next frame begins, as a rule
 
 // Samples of `bits` bits as libsndfile returns them: floats in [-1, 1), integers aligned to the top of their type.
 template <class T>
@@ -48,15 +50,30 @@ void store(const Stream& stream, const Frame& frame, int64_t first, int64_t coun
 
 }  // namespace
 
-std::optional<FlacFile> FlacFile::open(const uint8_t* data, size_t size) {
-  const auto stream = read_stream(data, size);
-  return stream ? std::optional(FlacFile(data, size, *stream)) : std::nullopt;
+std::optional<FlacFile> FlacFile::open(SoundBytes& bytes) {
+  const auto stream = read_stream(bytes);
+  return stream ? std::optional(FlacFile(bytes, *stream)) : std::nullopt;
+}
+
+// Finds the next frame header in [at, end), and moves `at` there.
+std::optional<FrameHeader> FlacFile::find_header(size_t& at, size_t end) const {
+  while (at < end) {
+    const size_t searched = std::min(end - at, kSearch);
+    bytes_->need(at, at + searched + kMaxHeader);
+    const uint8_t* begin = bytes_->data() + at;
+    const auto* next = static_cast<const uint8_t*>(std::memchr(begin, 0xff, searched));
+    at += next ? static_cast<size_t>(next - begin) : searched;
+    if (!next) continue;
+    if (auto header = read_frame_header(stream_, next, std::min(bytes_->size() - at, kMaxHeader))) return header;
+    ++at;
+  }
+  return {};
 }
 
 // Returns where a frame begins that holds the sample or one before it, and its number: by bisection, because a table of seek points is optional. The
 // parts of the file that are searched for a header do not overlap, so that a file without any is read once.
 size_t FlacFile::find_frame(int64_t sample, int64_t& first) const {
-  size_t low = stream_.begin, high = size_;
+  size_t low = stream_.begin, high = bytes_->size();
   int64_t low_sample = 0, high_sample = stream_.samples;
   first = 0;
   while (high - low > 1) {
@@ -66,14 +83,9 @@ size_t FlacFile::find_frame(int64_t sample, int64_t& first) const {
     size_t at = low + std::max<size_t>(1, static_cast<size_t>(span * std::clamp(share - 0.01, 0.02, 0.9)));
     const size_t middle = at;
     std::optional<FrameHeader> found;
-    for (; at < high && !found; ++at) {
-      const auto* next = static_cast<const uint8_t*>(std::memchr(data_ + at, 0xff, high - at));
-      if (!next) break;
-      at = static_cast<size_t>(next - data_);
-      found = read_frame_header(stream_, next, size_ - at);
-      // Bytes that look like a header but cannot be the next frames: sample numbers ascend.
-      if (found && (found->sample <= low_sample || found->sample >= high_sample)) found.reset();
-      if (found) break;
+    for (; (found = find_header(at, high)); ++at) {
+      // Others look like a header but cannot be one: sample numbers ascend.
+      if (found->sample > low_sample && found->sample < high_sample) break;
     }
     // Nothing begins from `middle` to `high` that helps.
     if (!found || found->sample > sample) {
@@ -88,6 +100,20 @@ size_t FlacFile::find_frame(int64_t sample, int64_t& first) const {
   return low;
 }
 
+// Decodes the frame at a position. Returns false if it is damaged.
+bool FlacFile::decode(size_t at, Frame& frame) const {
+  const size_t rest = bytes_->size() - at;
+  // Encoders store samples as they are where prediction needs more bits; one bit more for the difference of two channels.
+  const size_t stored = static_cast<size_t>(stream_.max_block) * stream_.channels * (stream_.bits + 1) / 8;
+  const size_t usual = std::min(rest, kMaxHeader + stored + 16 * static_cast<size_t>(stream_.channels));
+  bytes_->need(at, at + usual);
+  if (decode_frame(stream_, bytes_->data() + at, usual, frame)) return true;
+  if (usual == rest) return false;
+  // A longer frame is legal.
+  bytes_->need(at, bytes_->size());
+  return decode_frame(stream_, bytes_->data() + at, rest, frame);
+}
+
 template <class T>
 bool FlacFile::read(int64_t begin, int64_t count, T* out) const {
   static thread_local Frame frame;
@@ -96,7 +122,7 @@ bool FlacFile::read(int64_t begin, int64_t count, T* out) const {
   // The first frame needs no search.
   size_t at = begin < stream_.max_block ? stream_.begin : find_frame(begin, sample);
   while (count > 0) {
-    if (!decode_frame(stream_, data_ + at, size_ - at, frame) || frame.header.sample != sample) return false;
+    if (!decode(at, frame) || frame.header.sample != sample) return false;
     at += frame.bytes;
     sample += frame.header.block;
     // find_frame() may return an earlier frame than the one with the sample.

@@ -3,6 +3,7 @@
 // its results and messages count.
 #pragma once
 
+#include "decoders/audio/flac/frame.h"
 #include "decoders/audio/flac/headers.h"
 
 #include <optional>
@@ -11,8 +12,8 @@ namespace ndd::flac {
 
 class FlacFile {
  public:
-  // Empty for a file that is left to libsndfile. The memory must outlive the object.
-  static std::optional<FlacFile> open(const uint8_t* data, size_t size);
+  // Empty for a file that is left to libsndfile. The bytes must outlive the object.
+  static std::optional<FlacFile> open(SoundBytes& bytes);
 
   const Stream& stream() const { return stream_; }
 
@@ -21,12 +22,13 @@ class FlacFile {
   bool read(int64_t begin, int64_t count, T* out) const;
 
  private:
-  FlacFile(const uint8_t* data, size_t size, const Stream& stream) : data_(data), size_(size), stream_(stream) {}
+  FlacFile(SoundBytes& bytes, const Stream& stream) : bytes_(&bytes), stream_(stream) {}
 
+  std::optional<FrameHeader> find_header(size_t& at, size_t end) const;
   size_t find_frame(int64_t sample, int64_t& first) const;
+  bool decode(size_t at, Frame& frame) const;
 
-  const uint8_t* data_;
-  size_t size_;
+  SoundBytes* bytes_;
   Stream stream_;
 };
 

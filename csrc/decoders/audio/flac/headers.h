@@ -2,6 +2,8 @@
 // The headers of a FLAC file (RFC 9639): STREAMINFO, and that of each frame.
 #pragma once
 
+#include "decoders/audio/sound_bytes.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -16,7 +18,7 @@ struct Stream {
 };
 
 // Empty for what the decoder here leaves to libsndfile: other sample sizes, a stream of unknown length, anything before the stream, damaged headers.
-std::optional<Stream> read_stream(const uint8_t* data, size_t size);
+std::optional<Stream> read_stream(SoundBytes& bytes);
 
 struct FrameHeader {
   int block;         // samples per channel

@@ -42,7 +42,7 @@ def check_positional(function: Callable[..., Any]) -> None:
 
 
 def _keyword_parameters(function: Callable[..., Any]) -> tuple[dict[str, inspect.Parameter], bool]:
-    """Return the parameters of a function behind the first two, and whether it has ``**kwargs``."""
+    """Return the parameters of a function after the first two, and whether it has ``**kwargs``."""
     parameters = list(inspect.signature(function).parameters.values())
     positional = [parameter for parameter in parameters if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)][
         _POSITIONAL_COUNT:

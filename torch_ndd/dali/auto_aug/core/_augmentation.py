@@ -3,14 +3,17 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from ...._core.suggestions import check_choice
 from ... import types
 from ...data_node import DataNode
 from ._args import MissingArgException, check_positional, filter_arguments, missing
 from ._random import random_index
+
+ParamDevice = Literal["cpu", "gpu", "auto"]
 
 
 class _Unchanged:
@@ -83,12 +86,12 @@ class Augmentation:
         mag_range: Any = None,
         randomly_negate: bool | None = None,
         mag_to_param: Callable[[float], Any] | None = None,
-        param_device: str | None = None,
+        param_device: ParamDevice | None = None,
         name: str | None = None,
     ) -> None:
         check_positional(op)
-        if param_device not in (None, "cpu", "gpu", "auto"):
-            raise Exception(f"The `param_device` must be 'cpu', 'gpu' or 'auto', got {param_device!r}")
+        if param_device is not None:
+            check_choice("augmentation", "param_device", param_device, get_args(ParamDevice), Exception)
         self._op = op
         # Settings as they were passed: a copy with other settings keeps the defaults of the rest.
         self._config = {

@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ._augmentation import Augmentation
+from ._augmentation import Augmentation, ParamDevice
 
 __all__ = ["augmentation"]
 
@@ -15,7 +15,7 @@ def augmentation(
     mag_range: Any = None,
     randomly_negate: bool | None = None,
     mag_to_param: Callable[[float], Any] | None = None,
-    param_device: str | None = None,
+    param_device: ParamDevice | None = None,
     name: str | None = None,
     augmentation_cls: Any = None,
 ) -> Any:

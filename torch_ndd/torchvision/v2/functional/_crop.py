@@ -81,7 +81,7 @@ def _shift(rows: Rows, x: Any, y: Any) -> torch.Tensor:
         by = rows.of(by)
         by = by.to(output.dtype) if isinstance(by, torch.Tensor) else torch.tensor(by, dtype=output.dtype)
         output[:, k] += by
-        if rows.format == BoundingBoxFormat.XYXY:  # the other formats store extents behind the position
+        if rows.format == BoundingBoxFormat.XYXY:  # the other formats store extents after the position
             output[:, k + 2] += by
     return output
 
@@ -153,7 +153,7 @@ def as_height_width(output_size: Any) -> tuple[int, int]:
 
 def _middle_start(extent: Number, size: int) -> Number:
     """Return the start of the window: (extent - size) / 2, half to even; or minus the padding in front, rounded down."""
-    # torchvision pads a smaller image first, with the larger half behind it, and crops afterwards.
+    # torchvision pads a smaller image first, with the larger half after it, and crops afterwards.
     if not isinstance(extent, torch.Tensor):
         return -((size - extent) // 2) if size > extent else round_half_even((extent - size) / 2.0)
     return torch.where(extent < size, -((size - extent) // 2), round_half_even((extent - size).to(torch.float64) / 2.0))
@@ -344,7 +344,7 @@ def five_crop(inpt: Any, size: Any) -> Any:
     Raises:
         ValueError: an image that is smaller.
 
-    >>> [one.flatten().tolist() for one in five_crop(torch.arange(4).reshape(1, 2, 2), 1)]
+    >>> [part.flatten().tolist() for part in five_crop(torch.arange(4).reshape(1, 2, 2), 1)]
     [[0], [1], [2], [3], [0]]
     """
     return dispatch(five_crop, inpt, size=size)

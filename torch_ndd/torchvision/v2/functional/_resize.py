@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sizes: resize and resized_crop."""
 
+from collections.abc import Callable
 from typing import Any
 
 import PIL
@@ -152,13 +153,35 @@ def _view_if_same_size(
 resize_image, resize_video = on_images(resize, _resize, view=_view_if_same_size)
 
 
+# The arguments with which resize_crop_mirror normalizes as well. A function, because it draws which images are mirrored.
+Normalization = Callable[[], dict[str, Any]]
+
+
 def resize_by_pillow(inpt: Batch, size: Any, interpolation: Any, max_size: int | None = None) -> Batch:
     """Resize a Batch of images to the pixels of Pillow's ``Image.resize``, which always filters before reducing."""
     output = _resize(as_images("resize", inpt), size, interpolation, max_size, True, PILLOW)
     return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 
-def resize_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | None, antialias: bool | None, rule: Rule, crop: Any) -> Any:
+def normalize_resized(inpt: Batch, size: Any, interpolation: Any, normalization: Normalization) -> Batch:
+    """Return :func:`resize_by_pillow` normalized."""
+    images = as_images("resize", inpt)
+    mode, smooth = _resolve_mode(interpolation, True)
+    new = output_size(*size_of(images), size, None, images.batch_size)
+    rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else PILLOW
+    return resize_crop_mirror(images, size=rows(*new), interp_type=FILTERS[mode], antialias=smooth, rule=rule, **normalization())
+
+
+def resize_center(
+    inpt: Batch,
+    size: Any,
+    interpolation: Any,
+    max_size: int | None,
+    antialias: bool | None,
+    rule: Rule,
+    crop: Any,
+    normalization: Normalization | None = None,
+) -> Any:
     """Resize a Batch of images and crop the window in the middle, computing only its pixels. None if an image is smaller than the window."""
     images = as_images("resize", inpt)
     mode, smooth = _resolve_mode(interpolation, antialias)
@@ -166,7 +189,10 @@ def resize_center(inpt: Batch, size: Any, interpolation: Any, max_size: int | No
     if mode is InterpolationMode.NEAREST_EXACT or not all(holds(to >= extent) for to, extent in zip(new, window, strict=True)):
         return None
     filters = {"interp_type": FILTERS[mode], "antialias": smooth, "rule": rule}
-    output = resize_crop_mirror(images, size=rows(*new), crop=list(window), rounding="half_to_even", **filters)
+    arguments = filters if normalization is None else filters | normalization()
+    output = resize_crop_mirror(images, size=rows(*new), crop=list(window), rounding="half_to_even", **arguments)
+    if normalization is not None:
+        return output
     return inpt.over(output) if tv_tensors.is_typed(inpt) else output
 
 

@@ -3,8 +3,9 @@
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, get_args
 
+from ....._core.suggestions import check_choice
 from .....torchvision.v2 import functional as base
 from ._transforms import check_device, on_device
 
@@ -64,10 +65,12 @@ to_tensor = base.to_tensor
 vertical_flip = _derive(base.vertical_flip)
 
 
-def to_pil_image(inpt: Any, mode: str | None = None, input_layout: str = "CHW") -> Any:
+InputLayout = Literal["CHW", "HWC"]
+
+
+def to_pil_image(inpt: Any, mode: str | None = None, input_layout: InputLayout = "CHW") -> Any:
     """Convert a tensor or an array to an image of PIL; ``input_layout`` is ``"CHW"`` or ``"HWC"``."""
-    if input_layout not in ("CHW", "HWC"):
-        raise ValueError(f'to_pil_image: input_layout must be "CHW" or "HWC", got {input_layout!r}')
+    check_choice("to_pil_image", "input_layout", input_layout, get_args(InputLayout), ValueError)
     if hasattr(inpt, "permute") and input_layout == "HWC":
         inpt = inpt.permute(2, 0, 1)
     return base.to_pil_image(inpt, mode)

@@ -5,13 +5,14 @@ import itertools
 import json
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, Literal, get_args
 
 from ....._core.process.files import write_whole
+from ....._core.suggestions import check_choice
 
 __all__ = ["LoaderEvaluator"]
 
-_MODES = ("log", "replay")
+Mode = Literal["log", "replay"]
 
 
 class LoaderEvaluator:
@@ -37,9 +38,8 @@ class LoaderEvaluator:
     3
     """
 
-    def __init__(self, dataloader: Iterable[Any], mode: str = "log", num_cached_batches: int = 20, metrics_file: str | None = None) -> None:
-        if mode not in _MODES:
-            raise ValueError(f"LoaderEvaluator: mode must be 'log' or 'replay', got {mode!r}")
+    def __init__(self, dataloader: Iterable[Any], mode: Mode = "log", num_cached_batches: int = 20, metrics_file: str | None = None) -> None:
+        check_choice("LoaderEvaluator", "mode", mode, get_args(Mode), ValueError)
         if num_cached_batches < 1:
             raise ValueError(f"LoaderEvaluator: num_cached_batches must be positive, got {num_cached_batches}")
         self.dataloader, self.mode = dataloader, mode

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "decoders/audio/opened_sounds.h"
+
+#include "ndd/fork_mutex.h"
+
+#include <deque>
+#include <mutex>
+#include <utility>
+
+namespace ndd {
+namespace {
+
+// Each may have a descriptor, of which a process usually has 1024, and the tables of a codec.
+constexpr size_t kMaxOpened = 64;
+
+struct Kept {
+  int64_t number;
+  const void* contents;  // null for a path
+  int64_t size;
+  std::string path;
+  std::unique_ptr<OpenedSound> sound;
+};
+
+struct Sounds {
+  ForkMutex mutex;
+  std::deque<Kept> kept;  // by number
+  int64_t next = 1;
+};
+
+// Never destroyed: other threads may decode while the process ends.
+Sounds& sounds() {
+  static auto* const all = new Sounds;
+  return *all;
+}
+
+std::string path_of(const void* source, int64_t size, bool is_path) {
+  return is_path ? std::string(static_cast<const char*>(source), static_cast<size_t>(size)) : std::string();
+}
+
+}  // namespace
+
+int64_t keep_sound(std::unique_ptr<OpenedSound> sound, const void* source, int64_t size, bool is_path) {
+  Kept entry{0, is_path ? nullptr : source, size, path_of(source, size, is_path), std::move(sound)};
+  Kept surplus{};  // closed after the lock is released
+  auto& [mutex, kept, next] = sounds();
+  const std::lock_guard<ForkMutex> lock(mutex);
+  const int64_t number = entry.number = next++;
+  kept.push_back(std::move(entry));
+  if (kept.size() > kMaxOpened) {
+    surplus = std::move(kept.front());
+    kept.pop_front();
+  }
+  return number;
+}
+
+std::unique_ptr<OpenedSound> take_sound(int64_t number, const void* source, int64_t size, bool is_path) {
+  const std::string path = path_of(source, size, is_path);
+  auto& [mutex, kept, next] = sounds();
+  const std::lock_guard<ForkMutex> lock(mutex);
+  for (auto entry = kept.begin(); entry != kept.end(); ++entry) {
+    if (entry->number != number) continue;
+    // The contents that were opened are those of this call if they are at the same place.
+    if (entry->contents != (is_path ? nullptr : source) || entry->size != size || entry->path != path) return nullptr;
+    auto sound = std::move(entry->sound);
+    kept.erase(entry);
+    return sound;
+  }
+  return nullptr;
+}
+
+}  // namespace ndd

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers for every sample of a batch, as torch_ndd/ops/geometry/_axis_numbers.py passes them to code that computes windows and sizes.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "ndd/dtypes.h"
+
+namespace ndd {
+
+// An argument for one axis: a number for every sample, or one for all. In Python `struct.pack("PqqdQ", ...)`.
+struct AxisNumbers {
+  const void* data;  // null: `value` for all samples
+  int64_t dtype, stride;  // the stride in elements
+  double value;
+  uint64_t relative;  // to the extent
+
+  // Floating-point arguments are float32 in DALI: 0.3 of 5 pixels is then more than a half.
+  double operator()(int64_t i) const {
+    if (data == nullptr) return value;
+    switch (static_cast<DType>(dtype)) {
+      case DType::float32: return static_cast<double>(static_cast<const float*>(data)[i * stride]);
+      case DType::float64: return static_cast<double>(static_cast<float>(static_cast<const double*>(data)[i * stride]));
+      case DType::int32: return static_cast<double>(static_cast<const int32_t*>(data)[i * stride]);
+      case DType::int64: return static_cast<double>(static_cast<const int64_t*>(data)[i * stride]);
+      default: return NAN;  // refused, as any other number that is not finite
+    }
+  }
+};
+
+}  // namespace ndd

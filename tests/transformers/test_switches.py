@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every boolean setting of every processor that is translated, switched: outputs are those of transformers, or the setting is refused by name."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import torch_ndd as ndd
+
+transformers = pytest.importorskip("transformers")
+
+from torch_ndd.transformers import from_processor  # noqa: E402
+from torch_ndd.transformers._check import compare_outputs, make_images  # noqa: E402
+from torch_ndd.transformers._from_processor import TRANSLATIONS, VIDEOS, base_name  # noqa: E402
+
+STEPS = ("do_resize", "do_rescale", "do_normalize", "do_center_crop", "do_pad")
+# Which frames of a video are taken, and what is returned beside them.
+NOT_OF_PIXELS = {"do_sample_frames", "return_metadata", "disable_grouping"}
+# Small tiles follow the rule of large ones.
+SMALL_TILES = {"size": {"longest_edge": 128}, "max_image_size": {"longest_edge": 64}}
+SETTINGS: dict[str, dict[str, Any]] = {"Idefics3ImageProcessor": SMALL_TILES, "SmolVLMImageProcessor": SMALL_TILES}
+NAMES = [name for name in dir(transformers) if name.endswith(("ImageProcessor", "ImageProcessorPil", "VideoProcessor"))]
+# Sizes of which some processors take only one kind: any, equal ones, and whole patches.
+SIZES = [((40, 60), (61, 37), (33, 90)), ((56, 84), (56, 84)), ((224, 224),), ((96, 192), (192, 96))]
+
+
+def expected_outputs(processor: Any, inputs: list[Any], options: dict[str, Any]) -> Any:
+    """Return the processor's outputs; None where it raises."""
+    for tensors in ("pt", None):
+        try:
+            return processor(inputs, return_tensors=tensors, **options)
+        except (ValueError, RuntimeError, TypeError):
+            continue
+    return None
+
+
+def compare_switched(name: str, settings: dict[str, Any]) -> int:
+    """Return how many batches are equal; 0 if the settings are refused by name."""
+    processor = getattr(transformers, name)(**SETTINGS.get(name.removesuffix("Pil"), {}), **settings)
+    try:
+        translated = from_processor(processor)
+    except (ValueError, RuntimeError) as error:
+        refusal = str(error)
+    else:
+        refusal = ""
+    if refusal:
+        assert name in refusal
+        return 0
+    compared = 0
+    for sizes in SIZES:
+        images, options = make_images(sizes), {}
+        layout = "HWC"
+        inputs: list[Any] = [torch.from_numpy(image).permute(2, 0, 1) for image in images]
+        if hasattr(translated, "frames"):
+            videos = [np.stack([image, image[::-1], image[:, ::-1], image]) for image in images]
+            images, layout = videos, "FHWC"
+            is_video = hasattr(processor, "sample_frames")
+            inputs = [torch.from_numpy(video).permute(0, 3, 1, 2) for video in videos] if is_video else [list(video) for video in videos]
+            options = {"do_sample_frames": False} if is_video else {}
+        expected = expected_outputs(processor, inputs, options)
+        if expected is not None:
+            compare_outputs(name, expected, translated(ndd.batch(images, layout=layout)), translated.tolerance)
+            compared += 1
+    return compared
+
+
+@pytest.mark.parametrize(
+    ("name", "multiple"), [("Qwen2VLImageProcessor", 28), ("Siglip2ImageProcessor", 16), ("Gemma4ImageProcessor", 48), ("PixtralImageProcessor", 16)]
+)
+@pytest.mark.parametrize("suffix", ["", "Pil"])
+def test_images_of_whole_patches_need_no_resize(name: str, multiple: int, suffix: str) -> None:
+    processor = getattr(transformers, name + suffix)(do_resize=False)
+    images = make_images([(2 * multiple, 3 * multiple), (3 * multiple, multiple), (multiple, multiple)])
+    expected = processor([torch.from_numpy(image).permute(2, 0, 1) for image in images], return_tensors="pt")
+    compare_outputs(name, expected, from_processor(processor)(ndd.batch(images, layout="HWC")))
+
+
+def test_images_that_are_not_whole_patches_are_named() -> None:
+    translated = from_processor(transformers.Qwen2VLImageProcessor(do_resize=False))
+    images = make_images([(56, 84), (56, 80)])
+    with pytest.raises(RuntimeError, match=r"sample 1.*80.*28"):
+        translated(ndd.batch(images, layout="HWC"))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("Qwen2VLImageProcessor", {"do_center_crop": True}, "crop_size is missing"),
+        ("DINOv3ViTImageProcessor", {"do_rescale": False}, "normalizes floats only"),
+        ("Gemma3ImageProcessor", {"do_pan_and_scan": True}, "pan_and_scan_min_crop_size=None"),
+    ],
+)
+def test_settings_for_which_transformers_raises_are_refused(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"{name}.*{message}"):
+        from_processor(getattr(transformers, name)(**settings))
+
+
+def test_images_larger_than_the_padding_are_named() -> None:
+    translated = from_processor(transformers.PI0ImageProcessor(do_resize=False))
+    with pytest.raises(ValueError, match=r"sample 1 of \[300, 40\] pixels is larger than pad_size"):
+        translated(ndd.batch(make_images([(40, 50), (300, 40)]), layout="HWC"))
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("PixtralImageProcessor", {"do_pad": False}),
+        ("GotOcr2ImageProcessor", {"do_resize": False}),
+        ("Gemma3ImageProcessor", {"do_resize": False}),
+        ("LlavaOnevisionImageProcessor", {"do_resize": False}),
+        ("Idefics3ImageProcessor", {"do_rescale": False, "do_normalize": False}),
+        ("Qwen2VLImageProcessorPil", {"do_rescale": False, "do_normalize": False}),
+        ("DINOv3ViTImageProcessor", {"do_rescale": False, "do_normalize": False}),
+    ],
+)
+def test_outputs_without_a_step_equal_transformers(name: str, settings: dict[str, Any]) -> None:
+    assert compare_switched(name, settings) >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_switched_settings_equal_transformers_or_are_refused(name: str) -> None:
+    try:
+        processor = getattr(transformers, name)(**SETTINGS.get(name.removesuffix("Pil"), {}))
+        from_processor(processor)
+    except Exception as error:  # whatever a class raises that needs arguments, or is not translated
+        if base_name(getattr(transformers, name)) in {**TRANSLATIONS, **VIDEOS}:
+            raise
+        pytest.skip(f"not translated: {error}")
+    switches = dict.fromkeys([*STEPS, *(key for key, value in vars(processor).items() if isinstance(value, bool) and key not in NOT_OF_PIXELS)])
+    compared = 0
+    for switch in switches:
+        compared += compare_switched(name, {switch: not getattr(processor, switch, False)})
+    for pair in itertools.combinations(STEPS, 2):
+        compared += compare_switched(name, dict.fromkeys(pair, False))
+    assert compared > 20

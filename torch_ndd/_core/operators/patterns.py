@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Patterns: what a recorded call has launched, apart from its batches. Two calls with equal patterns can be repeated by a plan (plans.py)."""
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from ..values.batch import Batch
+from .arguments import Role
+from .definition import Derivation, Record, Redraw
+
+PLAIN = (float, int, bool, str, type(None), torch.dtype)  # compared by value
+_MAX_COMPARED = 64  # elements of a tensor that two patterns compare by value
+
+
+class Pattern(NamedTuple):
+    """A record without the batches of its call."""
+
+    kernel: Any
+    arguments: list[Any]  # None in the places of operands, words and output
+    places: list[tuple[int, int]]  # argument and operand tensor: values of operand k are tensor 2k, its shapes 2k + 1
+    words_place: int | None  # argument that is the drawn words, or computed from them by `redraw`
+    shape: tuple[int, ...]  # of the output
+    dtype: torch.dtype
+    layout: str | None
+    draws: bool
+    derived: tuple[int, ...]  # arguments that `derivation` computes, with the shapes of a packed output
+    is_packed: bool  # the output is
+    derivation: Derivation | None
+    redraw: Redraw | None
+
+    def agrees(self, other: "Pattern") -> bool:
+        """Return whether two calls with equal batches have launched the same, so that nothing was computed from the values of the batches."""
+        return self[2:-2] == other[2:-2] and all(self._is_same(a, b) for a, b in zip(self.arguments, other.arguments, strict=True))
+
+    def agrees_for_other_rows(self, other: "Pattern", rows: int, other_rows: int) -> bool:
+        """Return whether two calls on batches of other numbers of samples have launched the same: nothing was computed from those numbers either."""
+        resized = self._replace(shape=(other_rows, *self.shape[1:]))
+        return self.shape[:1] == (rows,) and other.shape[:1] == (other_rows,) and self.kernel is other.kernel and other.agrees(resized)
+
+    def without_large_tensors(self) -> "Pattern":
+        """Return the pattern to keep until the next call. It must not keep memory alive that the body does not keep."""
+        large = [weakref.ref(a) if type(a) is torch.Tensor and a.numel() > _MAX_COMPARED else a for a in self.arguments]
+        return self._replace(arguments=large)
+
+    def _is_same(self, a: Any, b: Any) -> bool:
+        if type(b) is weakref.ref:
+            return a is b()
+        if a is b or type(a) is not type(b):
+            return a is b
+        if type(a) is torch.Tensor and not self.draws:  # numbers drawn in two calls may be equal by chance
+            return a.dtype == b.dtype and a.shape == b.shape and a.numel() <= _MAX_COMPARED and a.is_cpu and _bytes(a) == _bytes(b)
+        return type(a) in PLAIN and a == b
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    return tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+
+
+def operand_tensors(operands: Sequence[Batch]) -> list[torch.Tensor | None]:
+    """Return values and shapes of each operand, None as the shapes of a dense one."""
+    return [tensor for operand in operands for tensor in (operand.buffer, operand.ragged_shapes)]
+
+
+def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: Iterable[str]) -> Pattern | None:
+    """Return the pattern of a recorded call, or None if a repeated call could differ from it.
+
+    Args:
+        record: The record.
+        tensors: The operands of the call: :func:`operand_tensors`.
+        names: Arguments that are operands. Bodies read the values of those that do not go to the kernel unchanged.
+    """
+    op, arguments = record.op, list(record.arguments)
+    shapes, derives = record.outputs[0].ragged_shapes, record.derivation is not None
+    if not record.is_plain or (derives and (op.draws or record.inputs[0] is None)):
+        return None
+    if shapes is not None and not derives and (not tensors or shapes is not tensors[1]):
+        return None
+    roles = {(op.arguments.get(name) or op.positional[name]).role for name in names}
+    if not roles <= ({Role.per_sample, Role.shape} if derives else {Role.per_sample}):
+        return None
+    if record.derivation is not None and not record.derivation.names <= set(names):
+        return None  # a list, for instance, which is part of the key
+    derived = _find_derived(record, record.derivation) if record.derivation is not None else ()
+    places: list[tuple[int, int]] = []
+    words_place = None
+    output, arguments[-2] = arguments[-2], None
+    for place in derived:
+        arguments[place] = None
+    for place, argument in enumerate(arguments):
+        if not isinstance(argument, torch.Tensor):
+            # A number of a random operator may have been drawn, unless its kernel takes the function's own arguments: those come from the program.
+            if op.draws and argument is not None and record.redraw is None and op.automatic is None:
+                return None
+            continue
+        if record.redraw is not None and place == 2 * op.inputs:  # the first argument after the inputs
+            words_place, arguments[place] = place, None
+            continue
+        k = next((k for k, tensor in enumerate(tensors) if tensor is argument), None)
+        if k is not None:
+            places.append((place, k))
+        elif argument is record.words:
+            words_place = place
+        else:
+            continue  # a constant, if the next call has an equal one
+        arguments[place] = None
+    # What follows from arguments is derived again.
+    needed = {k for k, tensor in enumerate(tensors) if tensor is not None and (k < 2 * len(record.inputs) or not derives)}
+    if not needed <= {k for _, k in places} or (record.words is None) != (words_place is None):
+        return None  # the kernel gets something computed from an operand or from the words
+    shape, layout, packed = output.shape if shapes is None else (), record.layouts[0], shapes is not None
+    return Pattern(
+        *(record.kernel, arguments, places, words_place, shape, output.dtype, layout, op.draws, derived, packed, record.derivation, record.redraw)
+    )
+
+
+def _find_derived(record: Record, derivation: Derivation) -> tuple[int, ...]:
+    first = 2 * record.op.inputs
+    places = tuple(range(first, first + derivation.count))
+    return places if record.outputs[0].ragged_shapes is None else (*places, len(record.arguments) - 1)

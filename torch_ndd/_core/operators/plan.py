@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A plan: a kernel call that native code keeps (``ndd::again``, csrc/ndd/stream/repeat.cpp), built from a pattern and run on other tensors."""
+
+import ctypes
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import torch
+
+from .. import native
+from ..context import pools
+from ..context.context import EvalMode, thread_state
+from ..context.streams import launch_stream
+from ..process import shutdown
+from ..values.batch import Batch, new_batch
+from ..work.cuda_work import StreamWork, is_queued, join_queue, on_stream, stream_work
+from ..work.pending import Pending, finish_call
+from ..work.sources import UNKNOWN
+from .definition import Derivation, Record, Redraw
+from .patterns import Pattern
+
+_MAX_SHAPES = 8  # plans chained under a key, which native code tries in turn
+
+
+class Plan(NamedTuple):
+    """A cached call that can be repeated, for one shape of its operands or several."""
+
+    handle: int  # of native code
+    owner: Any  # releases the handle
+    shapes: int  # number of plans chained under the handle
+    input_shape: tuple[int, ...]  # of the first operand's values
+    output_shape: tuple[int, ...]
+    takes_words: bool
+    layout: str | None  # of the output
+    redraw: Redraw | None
+    gpu: torch.device | None  # None for the CPU
+    is_packed: bool
+    inputs: "DerivedInputs | None"
+    learned: "Learned | None" = None  # until a call with another number of samples has been compared
+    other: "Plan | None" = None  # the next plan to try, if this one has `inputs`; native code chains those without
+
+
+class DerivedInputs(NamedTuple):
+    """What a plan needs for :attr:`Launch.derivation`."""
+
+    derivation: Derivation
+    names: tuple[str, ...]  # of the operands behind the inputs
+    forms: list[tuple[torch.dtype, tuple[int, ...]]]  # of these operands, without the number of samples
+    passed: frozenset[int]  # operand tensors that the kernel gets
+    has_shapes: bool  # of a packed output, which are derived
+    extents: Any  # that the samples of a packed output share
+
+
+class Learned(NamedTuple):
+    """The call that a plan was made from."""
+
+    pattern: "Pattern"
+    shapes: list[tuple[int, ...]]  # of its operand tensors
+
+
+def build_plan(
+    pattern: Pattern,
+    record: Record,
+    tensors: Sequence[torch.Tensor | None],
+    previous: Plan | None,
+    any_rows: bool = False,
+    names: Sequence[str] = (),
+) -> Plan | None:
+    """Return the plan of a recorded call, which also serves the calls that ``previous`` does; None if it cannot be repeated.
+
+    ``any_rows``: the plan serves batches of any number of samples. ``names``: of the operands that are arguments.
+    """
+    output: torch.Tensor = record.arguments[-2]
+    words, gpu = record.words, output.device if output.is_cuda else None
+    first = tensors[0].shape if tensors and tensors[0] is not None else ()
+    passed = [k for k, tensor in enumerate(tensors) if tensor is not None]
+    inputs = None
+    if pattern.derivation is not None:
+        used = {k for _, k in pattern.places}
+        passed = [k for k in passed if k in used]
+        values = [tensor for k, tensor in enumerate(tensors) if k >= 2 * len(record.inputs) and k % 2 == 0 and tensor is not None]
+        forms = [(tensor.dtype, tuple(tensor.shape[1:])) for tensor in values]
+        if len(forms) != len(names) or any(tensors[k] is not None for k in range(2 * len(record.inputs) + 1, len(tensors), 2)):
+            return None  # a ragged argument
+        inputs = DerivedInputs(pattern.derivation, tuple(names), forms, frozenset(passed), pattern.is_packed, record.outputs[0].shared_extents)
+    plan = Plan(0, None, 1, first, output.shape, pattern.words_place is not None, pattern.layout, pattern.redraw, gpu, pattern.is_packed, inputs)
+    other = None
+    if previous is not None:
+        # Native code compares the shapes of a chain one after the other, in every call.
+        if previous.shapes >= _MAX_SHAPES:
+            return None
+        if plan.inputs is not None:
+            previous, other = None, previous
+        elif previous.inputs is not None or previous[5:-3] != plan[5:-3]:
+            return None
+    # The arguments of this call are needed once, so that the dispatcher can convert them; those with a place are not kept.
+    arguments = pattern.arguments.copy()
+    arguments[-2] = output
+    places = [(len(arguments) - 2, _OUTPUT)]
+    # The values of a ragged operand have any size; its shapes have one row for each sample.
+    equal = _FITS["any_rows" if any_rows else "equal_shape"]
+    fits = [_FITS["any_size"] if k % 2 == 0 and tensors[k + 1] is not None else equal for k in passed]
+    for place, k in pattern.places:
+        places.append((place, passed.index(k)))
+        arguments[place] = tensors[k]
+    for place in pattern.derived:
+        places.append((place, len(fits)))
+        fits.append(equal)
+        arguments[place] = record.arguments[place]
+    packed = -1
+    if pattern.is_packed:
+        packed = len(fits) - 1 if pattern.derivation is not None else passed.index(1)
+    if pattern.words_place is not None and words is not None:
+        places.append((pattern.words_place, len(passed)))
+        fits.append(_FITS["equal_shape"])
+        arguments[pattern.words_place] = words if pattern.redraw is None else pattern.redraw(tensors[1], words)
+    handle = _keep_call(pattern.kernel, arguments, places, fits, packed, None if previous is None else previous.handle)
+    if handle is None:
+        return None
+    shapes = 1 + sum(earlier.shapes for earlier in (previous, other) if earlier is not None)
+    return plan._replace(handle=handle, owner=native.own(handle, _RELEASE, False), shapes=shapes, other=other)
+
+
+_FITS = native.numbers("plan.Fit")
+_OUTPUT = native.numbers("plan.Place")["output_place"]
+_begin_plan = native.c_function("ndd_plan")
+_end_plan = native.c_function("ndd_plan_made")
+_RELEASE = native.address(native.c_function("ndd_plan_release"))
+
+
+def _keep_call(
+    kernel: Any, arguments: Sequence[Any], places: Sequence[tuple[int, int]], fits: Sequence[int], packed: int, previous: int | None
+) -> int | None:
+    """Return the handle of a native plan; None for a kernel that takes a list of tensors.
+
+    Args:
+        kernel: Is not run.
+        arguments: Its arguments in one call. The plan keeps those that have no place.
+        places: Arguments that differ from call to call: the index of the argument, and that of the tensor in later calls, or ``_OUTPUT``.
+        fits: For each tensor of later calls, which sizes it may have: one of ``_FITS``.
+        packed: The tensor with the shapes of a packed output, or -1.
+        previous: The handle of a plan for other shapes, which native code tries as well.
+    """
+    # Between the two functions the library captures the arguments of this thread's next kernel call instead of running it: torch's dispatcher
+    # converts them exactly as it does for a real call.
+    try:
+        _begin_plan((ctypes.c_int64 * (2 * len(places)))(*chain(*places)), len(places), (ctypes.c_int64 * len(fits))(*fits), len(fits), packed)
+        kernel(*arguments)
+    finally:
+        handle = _end_plan(previous)
+    return handle
+
+
+def bypass_overload(overload: Any) -> Any:
+    """Return the C++ function of an operator of torch, without the Python function around it, which eager calls do not need."""
+    return getattr(overload, "_op", overload)
+
+
+_again, _again_with = map(bypass_overload, (torch.ops.ndd.again.default, torch.ops.ndd.again_with.default))
+
+
+def resubmit(
+    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
+) -> tuple[torch.Tensor | None, Pending | None]:
+    """Run a native plan on other tensors, as ``dispatch.submit`` runs a kernel. Return the output, None if it does not fit, and the pending work."""
+    # The first lines repeat those of dispatch.submit(): with cold caches a shared function takes 5 to 10 us of the 200 of a call.
+    if shutdown.exiting:
+        shutdown.park_daemon()
+    if pools.unsettled:
+        pools.settle()
+    mode = EvalMode.sync_cpu if external else thread_state.mode
+    level = 3 if mode >= EvalMode.sync_cpu else mode
+    count = len(tensors)
+    if count <= 2 and len(reads) <= 1:
+        read, sample = (reads[0][0].handle, reads[0][1]) if reads else (0, 0)
+        out, handle = _again_with(plan, tensors[0] if count else None, tensors[1] if count == 2 else None, level, read, sample)
+    else:
+        out, handle = _again(plan, tensors, [number for pending, sample in reads for number in (pending.handle, sample)], level)
+    return out, finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
+
+
+def resubmit_one(plan: int, tensor: torch.Tensor, external: bool, sources: Sequence[str]) -> tuple[torch.Tensor | None, Pending | None]:
+    """Do the same for a single tensor with no pending work."""
+    # A function of its own: repeated functionals of torchvision take 10.1 instead of 10.9 us with cold caches.
+    if shutdown.exiting:
+        shutdown.park_daemon()
+    if pools.unsettled:
+        pools.settle()
+    mode = EvalMode.sync_cpu if external else thread_state.mode
+    level = 3 if mode >= EvalMode.sync_cpu else mode
+    out, handle = _again_with(plan, tensor, None, level, 0, 0)
+    return out, finish_call(handle, mode, [], sources) if handle else None
+
+
+def relaunch(
+    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
+) -> tuple[torch.Tensor | None, StreamWork | None]:
+    """Run a native plan of a CUDA kernel, as ``dispatch.launch`` runs a kernel. Return the output, None if the plan does not fit, and the work."""
+    queue = join_queue(reads, external)
+    if queue is None:
+        output, _ = resubmit(plan, tensors, [], False, sources)
+        return output, None if output is None else stream_work([output])
+    return queue.add(reads, lambda hosts: resubmit(plan, tensors, hosts, False, sources))
+
+
+def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None) -> Batch | None:
+    """Repeat a call on other operands, of which the first ``inputs`` are inputs; None if they do not fit the plan."""
+    derived = None  # what the kernel gets besides operands and constants
+    if plan.inputs is not None and (derived := _derive(plan, plan.inputs, operands, inputs)) is None:
+        return _run_other(plan, operands, inputs, words)
+    if plan.gpu is not None:
+        result = _run_on_gpu(plan, plan.gpu, operands, inputs, words, derived)
+        return _run_other(plan, operands, inputs, words) if result is None else result
+    tensors, reads, external = _gather_tensors(plan, operands, words, derived)
+    sources = operands[0].sources if inputs else UNKNOWN
+    if sources is UNKNOWN and inputs > 1:
+        sources = operands[1].sources
+    output, pending = resubmit(plan.handle, tensors, reads, external, sources)
+    if output is None:
+        return _run_other(plan, operands, inputs, words)
+    result = new_batch(output, None, plan.layout, pending) if not plan.is_packed else _make_packed(plan, operands[0], derived, output, pending)
+    if sources is not UNKNOWN:
+        result.sources = sources
+    return result
+
+
+def _run_other(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None) -> Batch | None:
+    return None if plan.other is None else run_plan(plan.other, operands, inputs, words)
+
+
+def _gather_tensors(
+    plan: Plan, operands: Sequence[Batch], words: torch.Tensor | None, derived: list[torch.Tensor] | None
+) -> tuple[list[torch.Tensor], list[tuple[Pending, int]], bool]:
+    """Return what the native plan gets, the work that fills it, and whether the caller may overwrite some of it."""
+    tensors, reads, external = [], [], False
+    for operand in operands if plan.inputs is None else _find_passed(operands, plan.inputs):
+        tensors.append(operand.buffer)
+        if operand.ragged_shapes is not None:
+            tensors.append(operand.ragged_shapes)
+        if operand.caller_owned:
+            external = True
+        if operand.pending is not None and (pending := operand._pending_work()) is not None:
+            reads.append((pending, operand._sample))
+    if derived is not None:
+        tensors += derived
+    if plan.takes_words:
+        assert words is not None
+        tensors.append(words if plan.redraw is None else plan.redraw(operands[0].ragged_shapes, words))
+    return tensors, reads, external
+
+
+def _derive(plan: Plan, needs: DerivedInputs, operands: Sequence[Batch], inputs: int) -> list[torch.Tensor] | None:
+    """Return what the kernel gets besides the operands; None if the ordinary call has to do it, or to raise the error with the sample's file."""
+    first = operands[0]
+    if first.ragged_shapes is None and first.buffer.shape != plan.input_shape:
+        return None
+    rows = first.batch_size
+    values: dict[str, torch.Tensor] = {}
+    for name, operand, (dtype, shape) in zip(needs.names, operands[inputs:], needs.forms, strict=True):
+        buffer = operand.buffer
+        if (
+            operand.ragged_shapes is not None
+            or buffer.dtype != dtype
+            or buffer.shape != (rows, *shape)
+            or not (buffer.is_cpu and buffer.is_contiguous())
+        ):
+            return None
+        # Values for each frame: their number, which must fit the input, is compared by the ordinary call.
+        if operand._layout is not None and operand._layout.startswith("F"):
+            return None
+        values[name] = buffer if operand.pending is None else operand.wait()
+    try:
+        tensors, shapes = needs.derivation.compute(first, values)
+    # Not raised here: the ordinary call computes the same again and names the sample and its file.
+    except (RuntimeError, ValueError, TypeError, IndexError):
+        return None
+    if needs.has_shapes:
+        return None if shapes is None or _have_equal_rows(shapes) else [*tensors, shapes]
+    if shapes is not None and (not _have_equal_rows(shapes) or tuple(shapes[0].tolist()) != plan.output_shape[1:]):
+        return None
+    return [*tensors]
+
+
+def _find_passed(operands: Sequence[Batch], needs: DerivedInputs) -> list[Batch]:
+    """Return the operands that the kernel gets. The host has read the others."""
+    return [operand for k, operand in enumerate(operands) if 2 * k in needs.passed]
+
+
+def _have_equal_rows(shapes: torch.Tensor) -> bool:
+    table = shapes.numpy()
+    return bool((table == table[:1]).all())
+
+
+def _make_packed(plan: Plan, first: Batch, derived: list[torch.Tensor] | None, output: torch.Tensor, pending: Pending | None) -> Batch:
+    if plan.inputs is None or derived is None:
+        return new_batch(output, first.ragged_shapes, plan.layout, pending, fixed=first.shared_extents)
+    return new_batch(output, derived[-1], plan.layout, pending, fixed=plan.inputs.extents)
+
+
+_current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # None in a torch without CUDA
+_is_capturing: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)  # what torch.cuda.is_current_stream_capturing() calls
+_again_on_stream: Any = getattr(getattr(torch.ops.ndd, "again_on_stream", None), "default", None)  # None in a build without CUDA
+if _again_on_stream is not None:
+    _again_on_stream = bypass_overload(_again_on_stream)
+
+
+def _run_on_gpu(
+    plan: Plan, gpu: torch.device, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None, derived: list[torch.Tensor] | None
+) -> Batch | None:
+    """Launch on the context's stream. The usual case is one native call; ``_run_within_stream`` has all others."""
+    device = gpu.index
+    # The context's stream, on which the kernel must run; torch's current stream may have filled an operand.
+    ours = launch_stream(device)
+    theirs, stream = _current_stream(device), ours.handle
+    captured = _is_capturing()
+    # The one needs events between the streams, the other a place in the queue: neither is a single native call.
+    if (captured and theirs != stream) or is_queued(device, stream):
+        return _run_within_stream(plan, gpu, operands, inputs, words, derived)
+    tensors: list[torch.Tensor | None] = []
+    foreign: list[torch.Tensor] = []  # filled on torch's current stream
+    for operand in operands if plan.inputs is None else _find_passed(operands, plan.inputs):
+        values, pending = operand.buffer, operand.pending
+        if pending is None:
+            if theirs != stream and values.is_cuda:
+                foreign.append(values)
+        elif not pending.stays:
+            if operand._pending_work() is not None:  # per-sample arguments, which the launcher reads on the host
+                return _run_within_stream(plan, gpu, operands, inputs, words, derived)
+        elif type(pending) is not StreamWork or pending.raw_stream != stream:
+            return _run_within_stream(plan, gpu, operands, inputs, words, derived)
+        if operand.caller_owned:
+            return _run_within_stream(plan, gpu, operands, inputs, words, derived)
+        tensors.append(values)
+        if operand.ragged_shapes is not None:
+            tensors.append(operand.ragged_shapes)
+    if derived is not None:
+        tensors += derived
+    if plan.takes_words:
+        assert words is not None
+        tensors.append(words if plan.redraw is None else plan.redraw(operands[0].ragged_shapes, words))
+    # The native function takes four tensors, without a list of them that Python would have to build.
+    if len(tensors) > 4:
+        return _run_within_stream(plan, gpu, operands, inputs, words, derived)
+    if shutdown.exiting:
+        shutdown.park_daemon()
+    sources = operands[0].sources if inputs else UNKNOWN
+    tensors += (None,) * (4 - len(tensors))
+    output, handle = _again_on_stream(plan.handle, *tensors, device, stream, theirs if foreign else -1)
+    if handle:
+        finish_call(handle, EvalMode.sync_cpu, [], sources)
+    # Torch's allocator must not reuse this memory before our stream has read it.
+    for values in foreign:
+        values.record_stream(ours.torch)
+    if output is None:
+        return None
+    work = StreamWork(ours.torch, (output,), None, ours, captured)
+    result = new_batch(output, None, plan.layout, work) if not plan.is_packed else _make_packed(plan, operands[0], derived, output, work)
+    result.sources = sources
+    if thread_state.mode == EvalMode.sync_full:
+        ours.synchronize()
+    return result
+
+
+def _run_within_stream(
+    plan: Plan, gpu: torch.device, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None, derived: list[torch.Tensor] | None
+) -> Batch | None:
+    external = any(operand.caller_owned for operand in operands)
+    with on_stream(gpu, [(operand.buffer, operand.pending) for operand in operands], external):
+        tensors, reads, _ = _gather_tensors(plan, operands, words, derived)
+        sources = operands[0].sources if inputs else UNKNOWN
+        output, work = relaunch(plan.handle, tensors, reads, external, sources)
+        if output is None:
+            return None
+        result = new_batch(output, None, plan.layout, work) if not plan.is_packed else _make_packed(plan, operands[0], derived, output, work)
+        result.sources = sources
+        return result
