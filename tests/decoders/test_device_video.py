@@ -277,6 +277,15 @@ def test_readers_report_files_and_frames_that_the_device_cannot_decode(fake: Fak
     assert sum("it ends after 5 of 25 frames" in reason for reason in reasons) == 4
 
 
+def test_damage_before_a_key_frame_does_not_concern_the_frames_after_it(fake: FakeTorchcodec, tmp_path: Path) -> None:
+    fake.videos = {0: FakeVideo(damaged=(7,))}  # its key frames are 0, 8, 16 and 24
+    (path,) = write(tmp_path, 1)
+    video = Video(path, max_bytes=1 << 30, device=torch.device("cpu"))
+    found = [read_levels(frame[None]) for numbers in ([3, 4], [10, 11]) for _, frame, _ in video.decode(np.array(numbers))]
+    assert found == [[3], [4], [10], [11]]
+    assert fake.seeks == [0.8]
+
+
 def test_readers_reject_devices_that_do_not_exist() -> None:
     for kind, name in ((ndd.readers.Video, "readers.Video"), (ndd.experimental.readers.Video, "experimental.readers.Video")):
         with pytest.raises(ValueError, match=rf"^{name}: Invalid device"):

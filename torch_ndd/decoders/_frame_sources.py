@@ -157,12 +157,27 @@ class DeviceFrames:
         """See :class:`FrameSource`. Raise RuntimeError if the decoder leaves the frame out."""
         place = bisect.bisect_right(self._keys, number)
         key = self._keys[place - 1] if place else 0
-        if number < self._next or key > self._next + _SEEK:
-            self._demuxer.seek(self._index.key_frame_seconds_for(self._times[number]))
-            if self._decoder is not None:
-                self._decoder.reset()
-            self._ready.clear()
-            self._next, self._ended = key, False
+        if self._next <= number and key <= self._next + _SEEK:
+            crosses_key = self._next < key
+            try:
+                return self._decode_until(number)
+            except RuntimeError:
+                if not crosses_key:
+                    raise
+                # The frames before the key frame may be damaged, on which this frame does not depend.
+                self._decoder = None
+        self._seek(number, key)
+        return self._decode_until(number)
+
+    def _seek(self, number: int, key: int) -> None:
+        """Continue from a frame's key frame."""
+        self._demuxer.seek(self._index.key_frame_seconds_for(self._times[number]))
+        if self._decoder is not None:
+            self._decoder.reset()
+        self._ready.clear()
+        self._next, self._ended = key, False
+
+    def _decode_until(self, number: int) -> tuple[torch.Tensor, float]:
         while True:
             frame = self._take()
             found = self._find_number(frame.pts_seconds)
