@@ -172,6 +172,13 @@ def test_tiles_are_cut_row_by_row(layout: str) -> None:
     np.testing.assert_array_equal(np.asarray(tiles).transpose(0, *(1 + axis for axis in order)), np.stack(expected))
 
 
+def test_a_layout_without_height_and_width_is_named_with_the_shapes() -> None:
+    with pytest.raises(ValueError, match=r'patchify: The layout "XYC" .* the shape is \[\(4, 4, 3\)\]'):
+        ndd.patchify(ndd.batch([np.zeros((4, 4, 3))], layout="XYC"), patch_size=4)
+    with pytest.raises(ValueError, match=r'tiles: .* layout "" and shape \[\(4, 4\)\]'):
+        ndd.tiles(ndd.batch([np.zeros((4, 4))]), tile=4)
+
+
 def test_tiles_reject_other_sides() -> None:
     with pytest.raises(RuntimeError, match="sample 1: the width of 9 pixels"):
         ndd.tiles(ndd.batch([np.zeros((8, 8, 3)), np.zeros((8, 9, 3))], layout="HWC"), tile=4)

@@ -414,7 +414,8 @@ def _match_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
     if (value._layout is not None or dimensions == 2) and (of_images := image_layout(layouts, value)) is not None:
         return as_images(value, of_images)
     if value._layout is not None:
-        raise ValueError(f'{op}: The layout "{value._layout}" does not match any of the allowed layouts: {", ".join(layouts)}')
+        wanted, shape = ", ".join(layouts), f"{value.shape!r:.200}"
+        raise ValueError(f'{op}: The layout "{value._layout}" does not match any of the allowed layouts: {wanted}; the shape is {shape}')
     # Only the number of dimensions is known, so that CHW without a layout passes as HWC: hence the warning below.
     layout = next((known for known in layouts if len(known) == dimensions), None)
     if layout is None:

@@ -149,7 +149,7 @@ def tiles(images: Any, /, *, tile: int | Sequence[int]) -> tuple[Batch, torch.Te
     batch, _ = as_samples(images, as_tensor)
     layout = batch.layout or "HWC"
     if layout not in ("HWC", "CHW") or batch.ndim != 3:
-        raise ValueError(f'tiles: needs images HWC or CHW, got the layout "{layout}" and shape {batch.shape!r:.200}')
+        raise ValueError(f'tiles: needs images HWC or CHW, got the layout "{batch.layout or ""}" and shape {batch.shape!r:.200}')
     extents = dict(zip(layout, extents_of(batch), strict=True))
     for side, multiple in (("H", height), ("W", width)):
         _require_multiple("tiles", extents, side, multiple, f"the tile's {multiple}", "")
