@@ -536,7 +536,7 @@ def test_diagnose_names_the_slow_reader_of_several_in_step() -> None:
             return 16
 
         def __getitem__(self, k: int) -> int:
-            time.sleep(0.002)
+            time.sleep(0.01)  # more than a thread waits for a busy core
             return k
 
     loader = ndd.DataLoader({"fast": ndd.readers.Dataset(range(16)), "slow": ndd.readers.Dataset(Slow())}, batch_size=4)

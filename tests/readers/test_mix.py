@@ -536,13 +536,13 @@ def test_processes_over_gloo_stop_at_the_same_step(forks: Forks) -> None:
 
 
 class Slow(torch.utils.data.Dataset[int]):
-    """Numbers that take 2 ms each."""
+    """Numbers that take 10 ms each, more than a thread waits for a busy core."""
 
     def __len__(self) -> int:
         return 40
 
     def __getitem__(self, k: int) -> int:
-        time.sleep(0.002)
+        time.sleep(0.01)
         return k
 
 
