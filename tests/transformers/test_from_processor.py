@@ -29,6 +29,11 @@ PAN_AND_SCAN = {
 }
 # By default 64 photographs are 856 tiles, for which transformers takes 4 GB. Smaller tiles follow the same rule.
 SMALL_TILES = {"size": {"longest_edge": 512}, "max_image_size": {"longest_edge": 128}}
+# 64 photographs padded to the default sizes take 8 GB in both libraries.
+SMALL_SIDES: dict[str, dict[str, Any]] = {
+    "DetrImageProcessor": {"size": {"shortest_edge": 200, "longest_edge": 333}},
+    "SamImageProcessor": {"size": {"longest_edge": 256}, "pad_size": {"height": 256, "width": 256}},
+}
 PROCESSORS: list[tuple[str, dict[str, Any]]] = [
     ("CLIPImageProcessor", {}),
     ("CLIPImageProcessor", {"resample": 0}),
@@ -132,9 +137,7 @@ def test_levels_that_are_normalized_without_rescaling_equal_transformers_bit_by_
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "settings"), PROCESSORS)
 def test_ragged_batches_of_64_photographs_equal_transformers(name: str, settings: dict[str, Any]) -> None:
-    if name == "DetrImageProcessor":  # padded to 800x1333 they take 8 GB in both libraries
-        settings = {"size": {"shortest_edge": 200, "longest_edge": 333}}
-    processor = getattr(transformers, name)(**settings)
+    processor = getattr(transformers, name)(**{**SMALL_SIDES.get(name, {}), **settings})
     images = photographs(64)
     translated = from_processor(processor, check=False)
     compare_outputs(name, expected_outputs(processor, images), translated(ndd.batch(images, layout="HWC")), translated.tolerance)
