@@ -5,7 +5,6 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_SIGNATURE = b"\0\0\0\x0cjP  "
 _CODESTREAM = b"\xff\x4f\xff\x51"
 _SIZ = struct.Struct(">HH8IH")
 _SUPPORTED_SPACES = {12: "CMYK", 16: "RGB", 17: "GRAY", 18: "YCC"}
