@@ -111,7 +111,7 @@ emulated-cuda: $(VENV)/test.stamp
 	test -f $(EMULATED)/cpu/build.ninja || $(CMAKE) -S csrc -B $(EMULATED)/cpu -DTORCH_NDD_CUDA=OFF -DTORCH_NDD_SIMD=native
 	$(BIN)/ninja -C $(EMULATED)/cpu && mkdir -p $(EMULATED)/late
 	environment=$$(PATH=$(abspath $(BIN)):$$PATH $(BIN)/python tests/emulated_cuda/late.py $(EMULATED)/cpu $(EMULATED)/late) && \
-	  env $$environment $(BIN)/python -m pytest tests/emulated_cuda/random_programs.py tests/emulated_cuda/running_ahead.py tests/emulated_cuda/videos.py
+	  env $$environment $(BIN)/python -m pytest $(addprefix tests/emulated_cuda/,random_programs.py running_ahead.py uploads_ahead.py videos.py)
 
 $(VENV)/build.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

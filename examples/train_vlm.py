@@ -30,7 +30,6 @@ PATCH, MERGE = 8, 2
 COLORS = {"red": (220, 40, 40), "green": (40, 180, 60), "blue": (50, 80, 220), "yellow": (230, 210, 40)}
 SHAPES, SIZES = ("circle", "square"), ("small", "large")
 WORDS = ["<start>", "<end>", "a", *SIZES, *COLORS, *SHAPES]
-LENGTH = 6  # of a caption with its marks
 Prepared = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
 
 

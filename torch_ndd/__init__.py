@@ -34,6 +34,7 @@ from ._core.context.device import Device, DeviceLike, device
 from ._core.context.pools import ThreadPool, get_num_threads, set_num_threads
 from ._core.context.streams import get_current_stream, get_default_stream, set_current_stream, set_default_stream
 from ._core.suggestions import similar as _similar
+from ._core.values import nvidia as _nvidia  # noqa: F401  (registers the import of tensors of NVIDIA's package)
 from ._core.values import torch_protocols as _torch_protocols  # noqa: F401  (registers Tensor and Batch with torch)
 from ._core.values.batch import Batch, as_batch, batch
 from ._core.values.tensor import Tensor, as_tensor, tensor

@@ -3,10 +3,10 @@
 
 import ctypes
 import os
-import threading
 
 import numpy as np
 import pytest
+from _threads import run_in_threads
 
 from torch_ndd._core import native
 
@@ -45,11 +45,7 @@ def test_threads_share_the_memory_of_a_stream() -> None:
             upload(library, targets[thread, k], source)
             source[:] = 255
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_in_threads(work, 4)
     library.ndd_lazy_finish()
     numbers = np.arange(1200).reshape(4, 300, 1) % 251
     assert (targets == numbers).all()

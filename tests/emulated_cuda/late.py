@@ -5,7 +5,7 @@ Everything above CUDA's runtime is real: Python, torch's allocator for CUDA, its
 the CPU, run when the stream comes to them (``late_kernels.cpp``); torch's own kernels do nothing. Run with:
 
     python late.py <folder of a build of csrc> <folder>
-    <the variables that late.py prints> pytest tests/emulated_cuda/running_ahead.py tests/emulated_cuda/random_programs.py
+    <the variables that late.py prints> pytest tests/emulated_cuda/running_ahead.py tests/emulated_cuda/uploads_ahead.py
 """
 
 import subprocess

@@ -7,13 +7,13 @@ default 300).
 
 import os
 import random
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from _late_values import HEIGHT, SAMPLES, WIDTH, draw_arrays, encode_files, list_streams
+from _threads import run_in_threads
 
 import torch_ndd as ndd
 
@@ -97,21 +97,7 @@ def _run_threads(seed: int, on_gpu: bool) -> list[list[torch.Tensor]]:
     """Run two programs in two threads, which share a value, and return what each has read."""
     shared = [ndd.decoders.image(encode_files()[seed % 4], device="gpu" if on_gpu else "cpu")]
     runs = [_Run(2 * seed + k, on_gpu, shared) for k in range(2)]
-    errors: list[BaseException] = []
-
-    def work(run: _Run) -> None:
-        try:
-            run.run(10)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(run,)) for run in runs]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
+    run_in_threads(lambda k: runs[k].run(10), 2)
     return [run.results for run in runs]
 
 

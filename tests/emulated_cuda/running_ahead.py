@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """GPU calls that run ahead, on a device whose streams are late (late.py), one property at a time."""
 
-import ctypes
 import gc
 import linecache
 import os
@@ -11,7 +10,6 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,34 +28,19 @@ from _late_values import (
     draw_arrays,
     encode_files,
     flip_on_cpu,
+    get_work,
     list_streams,
     read_damaged_files,
     upload_array,
 )
 
 import torch_ndd as ndd
-from torch_ndd._core import native
 from torch_ndd._core.work import cuda_work, upload
-from torch_ndd._core.work.pending import Pending
-
-
-@pytest.fixture
-def gate() -> Iterator[Callable[[bool], None]]:
-    """A function that keeps images from being decoded, or lets them be."""
-    close = ctypes.CDLL(str(native.PATH)).ndd_late_close_gate
-    close(1)
-    yield close
-    close(0)
-
-
-def _work(value: Any) -> Any:
-    assert isinstance(value.pending, cuda_work.QueuedWork)
-    return value.pending.host
 
 
 def test_call_returns_before_its_input_is_issued(gate: Any) -> None:
     value = ndd.flip(decode_images(), horizontal=1)
-    assert not _work(value).has_ended()
+    assert not get_work(value).has_ended()
     gate(False)
     again = ndd.flip(value, horizontal=1)
     assert torch.equal(again.torch().cpu(), decode_images().torch().cpu())
@@ -67,7 +50,7 @@ def test_repeated_call_returns_before_its_input_is_issued(gate: Any) -> None:
     for _ in range(8):  # from the fourth on by a plan
         gate(True)
         value = ndd.resize(decode_images(), size=[8, 8])
-        assert not _work(value).has_ended()
+        assert not get_work(value).has_ended()
         gate(False)
         with ndd.EvalMode.sync_cpu:
             expected = ndd.resize(ndd.decoders.image(encode_files()[0], device="cpu"), size=[8, 8])
@@ -78,10 +61,10 @@ def test_launches_of_a_stream_keep_their_order(gate: Any) -> None:
     issued = upload_array()
     first = ndd.flip(decode_images(), horizontal=1)
     second = ndd.flip(issued, horizontal=1)  # nothing to wait for but the first
-    assert not _work(second).has_ended()
+    assert not get_work(second).has_ended()
     gate(False)
-    _work(second).wait()
-    assert _work(first).has_ended()
+    get_work(second).wait()
+    assert get_work(first).has_ended()
 
 
 def test_launches_of_another_stream_do_not_join(gate: Any) -> None:
@@ -96,7 +79,7 @@ def test_launches_of_another_stream_do_not_join(gate: Any) -> None:
 
 def test_reading_waits_for_the_launch(gate: Any) -> None:
     value = ndd.flip(decode_images(), horizontal=1)
-    work = _work(value)
+    work = get_work(value)
     opening = threading.Timer(0.05, gate, [False])
     opening.start()
     value.torch()
@@ -125,7 +108,7 @@ def test_synchronous_mode_waits(mode: Any) -> None:
 def test_deferred_mode_runs_ahead(gate: Any) -> None:
     with ndd.EvalMode.deferred:
         value = ndd.flip(decode_images(), horizontal=1)
-    assert not _work(value).has_ended()
+    assert not get_work(value).has_ended()
     gate(False)
     value.evaluate()
 
@@ -278,9 +261,9 @@ def test_each_device_has_its_queues(gate: Any) -> None:
     issued = [ndd.batch(list(draw_arrays()[0]), layout="HWC").gpu(device).evaluate() for device in (0, 1)]
     values = [ndd.flip(ndd.decoders.image(encode_files()[0], device=f"gpu:{device}"), horizontal=1) for device in (0, 1)]
     assert [value.device.device_id for value in values] == [0, 1]
-    assert not any(_work(value).has_ended() for value in values)
+    assert not any(get_work(value).has_ended() for value in values)
     second = ndd.flip(issued[1], horizontal=1)  # behind those of its device
-    assert not _work(second).has_ended()
+    assert not get_work(second).has_ended()
     gate(False)
     for value in values:
         assert torch.equal(value.torch().cpu(), expected)
@@ -474,146 +457,3 @@ def test_operators_wait_for_what_a_stream_of_the_program_writes(gate: Any) -> No
         values.zero_()
     opener.join()
     assert torch.equal(mixed.torch().cpu(), pixels ^ flip_on_cpu())
-
-
-# --- Uploads of what the CPU still computes ---
-
-
-@pytest.fixture
-def busy() -> Iterator[Callable[[bool], None]]:
-    """A function that keeps the only thread of the CPU stream at work, so that what is submitted stays pending, or lets it go on."""
-    before = ndd.get_num_threads()
-    ndd.set_num_threads(1)
-    close_gate = ctypes.CDLL(str(native.PATH)).ndd_late_close_gate
-    held: list[Any] = []
-
-    def keep(at_work: bool) -> None:
-        close_gate(int(at_work))
-        if at_work:
-            held.append(decode_images())  # which the thread begins first
-
-    yield keep
-    close_gate(0)
-    for value in held:
-        value.evaluate()
-    ndd.set_num_threads(before)
-
-
-@pytest.mark.parametrize("size", [8, 256])
-def test_upload_of_pending_values_returns_immediately(busy: Any, size: int) -> None:
-    expected = compute_expected(size)
-    for _ in range(3):  # from pinned memory in the end
-        busy(True)
-        value = compute_pending(size)
-        copy = value.gpu()
-        used = ndd.flip(copy, horizontal=1)
-        assert not _work(copy).has_ended()
-        assert not _work(used).has_ended()
-        del value, copy
-        busy(False)
-        assert torch.equal(used.torch().cpu().flip(2), expected)
-
-
-def test_launches_do_not_wait_behind_an_upload_that_they_do_not_read(busy: Any) -> None:
-    busy(True)
-    copy = compute_pending(8).gpu()
-    issued = ndd.flip(upload_array(), horizontal=1)
-    assert type(issued.pending) is cuda_work.StreamWork
-    assert not _work(copy).has_ended()
-
-
-@pytest.mark.parametrize("size", [8, 256])
-def test_values_may_be_changed_after_their_upload(size: int) -> None:
-    """The program gets the memory that the queued upload reads: it waits for the upload then."""
-    expected = compute_expected(size)
-    for _ in range(4):
-        value = compute_pending(size)
-        copy = value.gpu()
-        np.asarray(value.torch())[:] = 7
-        assert torch.equal(copy.torch().cpu(), expected)
-
-
-def test_error_of_pending_values_is_that_of_their_upload() -> None:
-    images = ndd.decoders.image(read_damaged_files(), device="cpu")  # the line of the damage
-    copy = images.gpu()
-    with pytest.raises(RuntimeError, match=r"(?s)sample 2.*# the line of the damage"):
-        copy.torch()
-    assert torch.equal(compute_pending(8).gpu().torch().cpu(), compute_expected(8))  # what follows on the stream is not affected
-
-
-@pytest.mark.parametrize("mode", [ndd.EvalMode.sync_cpu, ndd.EvalMode.sync_full])
-def test_upload_waits_in_synchronous_modes(mode: Any) -> None:
-    value = compute_pending(8)
-    with mode:
-        assert type(value.gpu().pending) is cuda_work.StreamWork
-
-
-def test_upload_waits_for_python_functions() -> None:
-    """Such a function may wait for a launch, which could be queued behind the upload."""
-    flags = ndd.python_function(lambda sample: sample + 1, ndd.batch([np.int32(k) for k in range(SAMPLES)]))
-    copy = flags.gpu()
-    assert type(copy.pending) is cuda_work.StreamWork
-    assert copy.torch().cpu().tolist() == [1, 2, 3]
-
-
-def test_dropped_uploads_leave_nothing_behind() -> None:
-    last = compute_pending(256).gpu()
-    last.torch().cpu()
-    before = torch.cuda.memory_allocated()
-    for _ in range(30):
-        last = compute_pending(256).gpu()
-    last.torch().cpu()
-    gc.collect()
-    compute_pending(8).gpu().torch()
-    assert torch.cuda.memory_allocated() <= before + 8 * last.buffer.nbytes
-    for _ in range(60):
-        compute_pending(256).gpu().torch().cpu()
-    assert len(upload._reads) <= 20
-
-
-def test_host_waits_for_nothing_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files, CPU operators, an upload and GPU operators: nothing waits until the result is read."""
-    waits: list[str] = []
-
-    def count(self: Any, *, original: Any = Pending._end) -> None:
-        if not native.done(self._handle):
-            waits.append("host")
-        original(self)
-
-    monkeypatch.setattr(Pending, "_end", count)
-    synchronize = torch.cuda.Event.synchronize
-    monkeypatch.setattr(torch.cuda.Event, "synchronize", lambda event: (waits.append("event"), synchronize(event))[1])
-    results = []
-    for _ in range(20):
-        images = ndd.decoders.image(encode_files()[0], device="cpu")
-        labels = ndd.cast(ndd.reductions.sum(images), dtype=ndd.int64).gpu()
-        images = ndd.resize(images, size=[256, 256]).gpu()
-        results.append((ndd.crop_mirror_normalize(images, mean=[1.0] * 3, std=[2.0] * 3, output_layout="CHW"), labels))
-    assert waits == []
-    first = results[0][0].torch().cpu()
-    assert all(torch.equal(images.torch().cpu(), first) for images, _ in results)
-
-
-def test_loader_has_its_batches_in_flight(gate: Any) -> None:
-    """The thread of the loader prepares all of them without waiting for one to be decoded."""
-    prepared: list[Any] = []
-
-    def prepare(files: Any) -> Any:
-        value = ndd.crop_mirror_normalize(ndd.resize(decode_images(), size=[8, 8]), mean=[1.0] * 3, std=[2.0] * 3, output_layout="CHW")
-        prepared.append(value.pending)
-        return value
-
-    loader = ndd.DataLoader([(np.zeros(1, np.uint8),)] * 24, batch_size=3, fn=prepare, prefetch=3)
-    taken: list[Any] = []
-    reader = threading.Thread(target=lambda: taken.extend(loader))  # waits for the first batch
-    reader.start()
-    end = time.monotonic() + 20
-    while len(prepared) < 3 and time.monotonic() < end:
-        time.sleep(0.001)
-    # Later ones, after the gate is opened, may be decoded before they are resized.
-    in_flight = [isinstance(work, cuda_work.QueuedWork) and not work.host.has_ended() for work in prepared]
-    gate(False)
-    reader.join()
-    assert len(in_flight) >= 3
-    assert all(in_flight)
-    assert len(taken) == 8

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files and values for the tests of calls that run ahead (running_ahead.py, random_programs.py)."""
+"""Files and values for the tests of calls that run ahead (running_ahead.py, uploads_ahead.py, random_programs.py)."""
 
 import functools
 import io
@@ -10,6 +10,7 @@ import torch
 from PIL import Image
 
 import torch_ndd as ndd
+from torch_ndd._core.work import cuda_work
 
 SAMPLES, HEIGHT, WIDTH = 3, 16, 24
 
@@ -68,3 +69,8 @@ def compute_pending(size: int) -> Any:
 def compute_expected(size: int) -> torch.Tensor:
     with ndd.EvalMode.sync_cpu:
         return compute_pending(size).torch().clone()
+
+
+def get_work(value: Any) -> Any:
+    assert isinstance(value.pending, cuda_work.QueuedWork)
+    return value.pending.host

@@ -5,7 +5,6 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_SIGNATURE = b"\0\0\0\x0cjP  "
 _CODESTREAM = b"\xff\x4f\xff\x51"
 _SIZ = struct.Struct(">HH8IH")
 _SUPPORTED_SPACES = {12: "CMYK", 16: "RGB", 17: "GRAY", 18: "YCC"}
@@ -143,6 +142,7 @@ def _read_sizes(codestream: memoryview) -> tuple[int, int, int, int, list[Compon
     components = []
     for i in range(count):
         depth, dx, dy = codestream[42 + 3 * i : 45 + 3 * i]
+        # A component has the points of the grid that are multiples of dx and dy: their number is a difference of two ceilings.
         if dx == 0 or dy == 0 or -(-x1 // dx) <= -(-x0 // dx) or -(-y1 // dy) <= -(-y0 // dy):
             raise ValueError(f"its component {i} has no samples")
         components.append(Component(_depth_of(depth), dx, dy))
@@ -166,6 +166,7 @@ def _read_palette(boxes: dict[bytes, memoryview], components: int) -> Palette | 
         raise ValueError("it has a palette without a mapping, or a mapping without a palette")
     if len(colors) < 3:
         raise ValueError("its palette ends in its header")
+    # Annex I.5.3.4: the numbers of entries, in two bytes, and of columns; the depth of each column; the entries, each sample in whole bytes.
     entries, columns = int.from_bytes(colors[:2], "big"), colors[2]
     depths = [_depth_of(code) for code in colors[3 : 3 + columns]]
     sizes = [(depth.bits + 7) // 8 for depth in depths]
@@ -179,6 +180,7 @@ def _read_palette(boxes: dict[bytes, memoryview], components: int) -> Palette | 
             at += size
         rows.append(tuple(row))
     channels: list[tuple[int, int | None]] = []
+    # Annex I.5.3.5: a component in two bytes, 1 if the palette replaces its samples, and the column of the palette.
     for at in range(0, len(mapping) - 3, 4):
         component, kind, column = int.from_bytes(mapping[at : at + 2], "big"), mapping[at + 2], mapping[at + 3]
         if component >= components or kind > 1 or (kind == 1 and column >= columns):

@@ -278,6 +278,7 @@ def reduced_axes(op: str, input: Any, axes: Any, axis_names: Any) -> list[int]:
     reduced: list[int] = []
     numbers: Sequence[Any] = axes if isinstance(axes, list | tuple | range) else [axes]
     for axis in numbers:
+        # Arrays and tensors of one element have __index__ too; a bool is an int.
         if isinstance(axis, bool) or not hasattr(axis, "__index__") or hasattr(axis, "__len__"):
             raise TypeError(f"{op}: axes must be ints, got {axes!r}")
         if not -ndim <= axis < ndim:

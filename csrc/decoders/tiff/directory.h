@@ -81,7 +81,6 @@ class TiffDirectory {
 
   bool has(int tag) const { return entries_.count(tag) != 0; }
   bool little_endian() const { return little_; }
-  bool is_big() const { return big_; }
 
   // Returns values of any type, or nothing if the tag is absent.
   std::optional<TiffValues> values(int tag) const;

@@ -60,10 +60,6 @@ struct Reduction {
   NDD_HD int64_t of_element(int64_t e, int first = 0) const { return offset(e, first, reduced, reduced_extent, reduced_stride); }
 };
 
-// The type in which sums are accumulated: integers modulo 2^64, or doubles.
-template <class T>
-using SumType = std::conditional_t<is_floating<T>, double, uint64_t>;
-
 template <class Acc, class T>
 NDD_HD Acc widened(T value) {
   if constexpr (is_half<T>) return static_cast<Acc>(static_cast<float>(value));

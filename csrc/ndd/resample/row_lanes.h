@@ -8,7 +8,6 @@
 #include <cstring>
 #include <vector>
 
-#include "ndd/resample/plane.h"
 #include "ndd/resample/table.h"
 #include "ndd/simd.h"
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The weights of a whole axis for the CPU. Only taps inside the source are stored; the weights of those outside are added to the border element, so
-// the loops need no bounds checks.
+// What all passes over an axis on the CPU use: the weights of the whole axis, strips of it that fit in a cache, and the memory of a thread. Only taps
+// inside the source are stored; the weights of those outside are added to the border element, so the loops need no bounds checks.
 #pragma once
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -28,7 +29,7 @@ constexpr int32_t kFineBits = 11;
 struct AxisTable {
   Axis axis{};
   int64_t stride = 0;  // weights per output element
-  int32_t most = 0;    // the largest count
+  int32_t most = 0;  // the largest count
   int64_t source = 0;  // elements of the source region; not used by DALI's rule
   std::vector<int32_t> start, count;
   std::vector<float> weight;
@@ -119,6 +120,39 @@ inline AxisTable& axis_table(int slot, const Axis& a) {
   AxisTable& t = tables[slot];
   if (!same_axis(a, t.axis) || a.out == 0) t.build(a);
   return t;
+}
+
+// A buffer per thread that grows to the largest request and stays.
+template <class T>
+T* scratch(int slot, int64_t n) {
+  static thread_local std::vector<char> buffers[5];
+  std::vector<char>& b = buffers[slot];
+  const size_t bytes = static_cast<size_t>(n) * sizeof(T) + 64;
+  // Not resized: the old content need not be copied. 64 bytes more leave room for the alignment.
+  if (b.size() < bytes) b = std::vector<char>(bytes);
+  return reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(b.data()) + 63) & ~uintptr_t{63});
+}
+
+struct ColumnStrip {  // output columns [begin, end), and the source columns [first, last) that they need
+  int64_t begin, end, first, last;
+};
+
+// The widest strip from `begin` on whose source rows fit in the L1 cache together with its tile.
+inline ColumnStrip next_strip(const AxisTable& h, int64_t begin, int64_t limit, int64_t least_source) {
+  ColumnStrip s{begin, begin, h.axis.in, 0};
+  for (; s.end < h.axis.out; ++s.end) {
+    const int64_t first = std::min<int64_t>(s.first, h.start[s.end]), last = std::max<int64_t>(s.last, h.start[s.end] + h.count[s.end]);
+    // At least one column, whatever it needs. An enlargement is limited by its output columns.
+    if (s.end > begin && (last - first > limit || s.end - begin >= 2 * limit)) break;
+    s.first = first;
+    s.last = last;
+  }
+  // Vector loads need rows of a minimal length: the strip is extended to the right, or to the left at the end.
+  if (s.last - s.first < least_source) {
+    s.last = std::min(h.axis.in, s.first + least_source);
+    s.first = s.last - least_source;
+  }
+  return s;
 }
 
 }  // namespace ndd

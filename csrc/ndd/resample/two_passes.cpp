@@ -7,7 +7,6 @@
 #include <cstring>
 #include <vector>
 
-#include "ndd/resample/plane.h"
 #include "ndd/resample/row_lanes.h"
 #include "ndd/simd.h"
 

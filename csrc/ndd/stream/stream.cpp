@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "ndd/python_interface.h"
-#include "ndd/stream/groups.h"
 #include "ndd/stream/launches.h"
 #include "ndd/stream/owned.h"
 #include "ndd/stream/scheduler.h"
@@ -59,8 +58,6 @@ void run_here(int64_t samples, const Work& work) {
 
 PoolPtr current_pool() { return entered_pool ? entered_pool : scheduler().default_pool(); }
 
-void launch(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work, Fusion fusion);
-
 OperationPtr make_operation(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work&& work) {
   auto operation = std::make_shared<Operation>();
   operation->id = scheduler().next_id();
@@ -86,14 +83,14 @@ OperationPtr make_awaited(std::string_view op, int64_t samples, double nanosecon
 }  // namespace
 
 void launch_cpu(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work) {
-  launch(op, samples, nanoseconds, inputs, std::move(work), {});
+  launch_fused(op, samples, nanoseconds, inputs, std::move(work), {});
 }
 
 void launch_groups(std::string_view op, int64_t samples, int64_t groups, double nanoseconds, Work work) {
   for (Dependency& read : call.reads) read.sample = Dependency::all_samples;
-  launch(op, groups, nanoseconds, {}, std::move(work), {});
+  launch_fused(op, groups, nanoseconds, {}, std::move(work), {});
   // Readers of the result wait for samples, each of which is ready when all groups are.
-  if (call.active && call.operation) launch(op, samples, 0.0, {}, [](int64_t) {}, {});
+  if (call.active && call.operation) launch_fused(op, samples, 0.0, {}, [](int64_t) {}, {});
 }
 
 FormulaPtr pending_formula(const void* data) {
@@ -106,13 +103,7 @@ FormulaPtr pending_formula(const void* data) {
   return nullptr;
 }
 
-void launch_fused(std::string_view op, int64_t samples, double nanoseconds, Work work, Fusion fusion) {
-  launch(op, samples, nanoseconds, {}, std::move(work), std::move(fusion));
-}
-
-namespace {
-
-void launch(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work, Fusion fusion) {
+void launch_fused(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work, Fusion fusion) {
   const bool small = nanoseconds * static_cast<double>(samples) < kInlineNanoseconds;
   if (!call.active) {  // plain tensors or a compiled graph: run to completion before returning
     if (small || samples == 1) return run_here(samples, work);
@@ -165,8 +156,6 @@ void launch(std::string_view op, int64_t samples, double nanoseconds, const std:
   }
   call.operation = operation;
 }
-
-}  // namespace
 
 void queue_call(Work launch, std::vector<Tensor> tensors, const OperationPtr& previous) {
   if (!call.active) fail("a launch on a GPU can be queued only within a call");

@@ -38,7 +38,11 @@ struct Fusion {
 };
 
 // Like launch_cpu, for work that can be absorbed by later calls or that absorbs earlier ones.
-void launch_fused(std::string_view op, int64_t samples, double nanoseconds, Work work, Fusion fusion);
+void launch_fused(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work, Fusion fusion);
+
+// Like launch_cpu, for samples that are too small for vectors alone: work(g) computes several samples together, for each of `groups` groups, and reads
+// all samples of its inputs. `nanoseconds` is the cost of a group.
+void launch_groups(std::string_view op, int64_t samples, int64_t groups, double nanoseconds, Work work);
 
 #ifdef __NVCC__
 // nvcc compiles the CUDA half of a kernel (ndd/kernel.h). These overloads are chosen there, so that it generates no code for the CPU work.
@@ -47,7 +51,7 @@ template <class Function>
   fail(op, ": the CUDA kernel was called with CPU tensors");
 }
 template <class Function>
-[[noreturn]] void launch_fused(std::string_view op, int64_t, double, Function&&, const Fusion&) {
+[[noreturn]] void launch_fused(std::string_view op, int64_t, double, const std::vector<Tensor>&, Function&&, const Fusion&) {
   fail(op, ": the CUDA kernel was called with CPU tensors");
 }
 #endif

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "ndd/stream/groups.h"
+#include "ndd/stream/stream.h"
 #include "ops/audio/spectra.h"
 
 namespace ndd::audio {

@@ -38,22 +38,6 @@ NDD_HD color_jitter::Step jitter_step(const Step& step) {
   return {static_cast<int32_t>(step.kind) - static_cast<int32_t>(Kind::brightness), step.numbers[0], step.rest};
 }
 
-// The kinds for which level_after() is the level that replaces a level.
-NDD_HD bool replaces_levels(Kind kind) {
-  switch (kind) {
-    case Kind::brightness:
-    case Kind::contrast:
-    case Kind::posterize:
-    case Kind::solarize:
-    case Kind::invert:
-    case Kind::scale_brightness:
-    case Kind::scale_contrast:
-    case Kind::brighten_dark:
-    case Kind::mask_bits: return true;
-    default: return false;
-  }
-}
-
 // The kinds that are only for interleaved channels.
 inline bool mixes_interleaved(Kind kind) { return kind == Kind::scale_contrast || kind == Kind::scale_saturation || kind == Kind::filter; }
 

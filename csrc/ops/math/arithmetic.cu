@@ -103,7 +103,7 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
   const double nanoseconds = (kNanoseconds + expression->nanoseconds()) * out.mean_volume();
   auto work = [=](int64_t i) { expression->run(i, out.data(i), streamed); };
   // Its expression can become part of a later one, as above.
-  if (large) launch_fused("arithmetic", out.size(), nanoseconds, work, {expression, out.data(0), computed, expression->repeatable()});
+  if (large) launch_fused("arithmetic", out.size(), nanoseconds, {}, work, {expression, out.data(0), computed, expression->repeatable()});
   else launch_cpu("arithmetic", out.size(), nanoseconds, {}, work);
 }
 

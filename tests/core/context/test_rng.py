@@ -2,6 +2,7 @@
 """The generator itself; tests/ops/random/test_distributions.py tests the operators that draw from it."""
 
 import copy
+import itertools
 import json
 import multiprocessing
 import pickle
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from _threads import run_in_threads
 from torch.utils.data import DataLoader, Dataset
 
 from torch_ndd import random
@@ -96,18 +98,9 @@ def test_each_thread_has_a_default_generator() -> None:
 
 def test_threads_share_a_generator_without_losing_words() -> None:
     rng = RNG(9)
-    drawn: list[tuple[int, ...]] = []
-
-    def work() -> None:
-        drawn.extend(tuple(rng.draw(7).tolist()) for _ in range(500))
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    drawn = run_in_threads(lambda _: [tuple(rng.draw(7).tolist()) for _ in range(500)], 8)
     expected = RNG(9).draw(7 * 4000).reshape(-1, 7).tolist()
-    assert sorted(drawn) == sorted(map(tuple, expected))
+    assert sorted(itertools.chain(*drawn)) == sorted(map(tuple, expected))
 
 
 class Draws(Dataset[int]):

@@ -3,14 +3,13 @@
 
 import os
 import queue
-import threading
 import zlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from _threads import run_in_threads
 
 import torch_ndd as ndd
 from torch_ndd import EvalMode
@@ -46,24 +45,6 @@ def digest(results: Any) -> int:
     return total
 
 
-def in_threads(work: Callable[[int], None]) -> None:
-    errors: list[BaseException] = []
-
-    def run(number: int) -> None:
-        try:
-            work(number)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-
-
 @pytest.fixture(scope="module")
 def reference() -> list[list[int]]:
     """Return the results of one Python thread, with one thread of the CPU stream and at the call."""
@@ -86,7 +67,7 @@ def test_eight_threads_equal_one(mode: EvalMode, reference: list[list[int]]) -> 
                     outputs[number].append(digest(ahead.pop(0)))
             outputs[number] += map(digest, ahead)
 
-    in_threads(work)
+    run_in_threads(work, THREADS)
     assert outputs == reference
 
 
@@ -98,7 +79,7 @@ def test_eight_threads_with_contexts_of_their_own(reference: list[list[int]]) ->
         with ndd.EvalContext(num_threads=number % 4), [*EvalMode][number % 4]:
             outputs[number] += [digest(program(number, step)) for step in range(steps)]
 
-    in_threads(work)
+    run_in_threads(work, THREADS)
     assert outputs == [row[:steps] for row in reference]
 
 
@@ -121,7 +102,7 @@ def test_results_are_handed_on(reference: list[list[int]]) -> None:
             owner, step, results = handed.get(timeout=60)
             outputs[owner][step] = digest(results)
 
-    in_threads(work)
+    run_in_threads(work, THREADS)
     assert outputs == [row[:steps] for row in reference]
 
 
@@ -132,7 +113,7 @@ def test_random_numbers_of_a_thread_are_its_own() -> None:
         ndd.random.set_seed(number // 2)
         output[number] = torch.cat([ndd.random.uniform(batch_size=4, range=(0.0, 1.0)).torch() for _ in range(max(1, BATCHES // 10))])
 
-    in_threads(work)
+    run_in_threads(work, THREADS)
     for number in range(0, THREADS, 2):
         assert torch.equal(output[number], output[number + 1])
     assert not torch.equal(output[0], output[2])

@@ -3,7 +3,6 @@
 
 import gc
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _threads import run_in_threads
 
 import torch_ndd as ndd
 from torch_ndd._core.operators.definition import OPERATORS
@@ -309,17 +309,9 @@ def test_plans_keep_no_batch_alive() -> None:
 
 
 def test_threads_share_plans() -> None:
-    failed: list[int] = []
-
     def work(seed: int) -> None:
         for k in range(40):
             batch = images(seed, (2, 3 + k % 4, 5, 3))
-            if not torch.equal(ndd.flip(batch, vertical=1, horizontal=0).torch(), batch.torch().flip(1)):
-                failed.append(seed)
+            assert torch.equal(ndd.flip(batch, vertical=1, horizontal=0).torch(), batch.torch().flip(1))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
+    run_in_threads(work, 4)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _threads import run_in_threads
 from PIL import Image
 
 import torch_ndd as ndd
@@ -36,26 +37,7 @@ DAMAGED = FILES[0][:200] + bytes(100) + FILES[0][300:]  # only its pixels
 
 
 def in_threads(function: Callable[[], Any]) -> list[Any]:
-    """Return what a function returns on each of several threads that begin at the same time."""
-    results: list[Any] = [None] * THREADS
-    start = threading.Barrier(THREADS)
-
-    def run(k: int) -> None:
-        start.wait()
-        try:
-            results[k] = function()
-        except BaseException as error:
-            results[k] = error
-
-    threads = [threading.Thread(target=run, args=(k,)) for k in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    for result in results:
-        if isinstance(result, BaseException):
-            raise result
-    return results
+    return run_in_threads(lambda _: function(), THREADS)
 
 
 def samples(batch: ndd.Batch) -> list[bytes]:

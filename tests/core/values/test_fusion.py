@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from _forks import run_in_child
+from _threads import run_in_threads
 
 import torch_ndd as ndd
 from torch_ndd import EvalMode
@@ -211,26 +212,17 @@ def test_several_python_threads() -> None:
     x, y = data(SHAPES[0]), data(SHAPES[0], seed=1)
     reference = {name: CHAINS[name](x, y).torch().clone() for name in ("scale and shift", "channels", "long", "one result twice")}
     shared = x * 0.5
-    problems: list[Any] = []
 
     def run(number: int) -> None:
-        try:
-            for turn in range(8):
-                with (EvalMode.eager, EvalMode.deferred)[turn % 2]:
-                    for name, expected in reference.items():
-                        output = CHAINS[name](x, y)
-                        both = shared + number
-                        assert torch.equal(output.torch(), expected)
-                        assert torch.equal(both.torch(), x.torch() * 0.5 + number)
-        except BaseException as error:
-            problems.append(error)
+        for turn in range(8):
+            with (EvalMode.eager, EvalMode.deferred)[turn % 2]:
+                for name, expected in reference.items():
+                    output = CHAINS[name](x, y)
+                    both = shared + number
+                    assert torch.equal(output.torch(), expected)
+                    assert torch.equal(both.torch(), x.torch() * 0.5 + number)
 
-    threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not problems
+    run_in_threads(run, 4)
 
 
 def test_a_python_function_that_waits_for_an_operand() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GPU calls that run ahead, on a machine without a GPU (tests/emulated_cuda/running_ahead.py)."""
+"""GPU calls that run ahead, on a machine without a GPU (tests/emulated_cuda/running_ahead.py, uploads_ahead.py)."""
 
 import os
 import subprocess
@@ -38,6 +38,7 @@ def test_calls_run_ahead_on_a_device_with_late_streams(tmp_path: Path) -> None:
         "thread",
         str(EMULATED / "random_programs.py"),
         str(EMULATED / "running_ahead.py"),
+        str(EMULATED / "uploads_ahead.py"),
     ]
     result = subprocess.run(command, env={**paths, **late}, cwd=ROOT, capture_output=True, text=True, timeout=700, check=False)
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-6000:]

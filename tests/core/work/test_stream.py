@@ -14,6 +14,7 @@ import psutil
 import pytest
 import torch
 from _queued import CAUSE, QUEUED, SYNC, brighter, error_of, eventually, failing, is_done, ones, videos
+from _threads import run_in_threads
 
 import torch_ndd as ndd
 from torch_ndd import EvalMode
@@ -277,39 +278,24 @@ def test_number_of_threads_is_checked() -> None:
 def test_several_python_threads(threads: int) -> None:
     del threads
     shared = brighter(ones(100), 3)
-    failures: list[BaseException] = []
 
     def work(seed: int) -> None:
-        try:
-            with [EvalMode.deferred, EvalMode.eager][seed % 2]:
-                for k in range(15):
-                    own = brighter(ones(60 + k, 3), 3)
-                    both = brighter(shared)
-                    assert int(own.torch().max()) == 4
-                    assert int(both.torch().min()) == 5
-                    error_of(failing(40).evaluate)
-        except BaseException as error:
-            failures.append(error)
+        with [EvalMode.deferred, EvalMode.eager][seed % 2]:
+            for k in range(15):
+                own = brighter(ones(60 + k, 3), 3)
+                both = brighter(shared)
+                assert int(own.torch().max()) == 4
+                assert int(both.torch().min()) == 5
+                error_of(failing(40).evaluate)
 
-    workers = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert not failures
+    run_in_threads(work, 6)
 
 
 def test_one_result_in_several_threads() -> None:
     for _ in range(20):
         with EvalMode.deferred:
             result = brighter(ones(100), 3)
-        seen: list[int] = []
-        workers = [threading.Thread(target=lambda value=result, sums=seen: sums.append(int(value.torch().sum()))) for _ in range(4)]
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        assert len(set(seen)) == 1
+        assert len(set(run_in_threads(lambda _, value=result: int(value.torch().sum()), 4))) == 1
 
 
 # --- long programs ---

@@ -34,7 +34,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCopies]:
         (upload, "_counts", [0] * 6),
         (upload, "_streams", {}),
         (upload, "_reads", deque()),
-        (upload, "_queue_copy", None),  # running ahead needs a CUDA runtime: tests/emulated_cuda/running_ahead.py
+        (upload, "_queue_copy", None),  # running ahead needs a CUDA runtime: tests/emulated_cuda/uploads_ahead.py
     ):
         monkeypatch.setattr(module, name, value)
     before = contexts.thread_state.__dict__.copy(), streams.local.__dict__.copy()

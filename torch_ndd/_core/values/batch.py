@@ -11,7 +11,7 @@ import torch
 
 from ... import types
 from ..context.device import DeviceLike, torch_device
-from ..native import allocate_samples, check_samples, empty, kernel
+from ..native import allocate_samples, check_samples, empty
 from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending
 from ..work.sources import UNKNOWN, select_sources, with_source
 from . import ragged
@@ -19,15 +19,12 @@ from .arithmetic import Arithmetic
 from .collect import collect, fence, is_array
 from .dispatch import output, run
 from .extents import Fixed, confirm_extents, find_lasting_extents, merge_extents, shape_table, slice_extents
-from .foreign import import_values
 from .html import format_values
 from .indexing import has_varying, plain_keys, remaining_layout, take, takes_all, to_numbers, whole, window, windows
-from .operand import LISTS, Operand, TorchTensor, import_with, unwrap
-from .printing import format_batch, shapes_text
+from .operand import Operand, TorchTensor, unwrap
+from .printing import format_batch
 from .samples import Samples, SampleSlicer, sample_index
-from .tensor import Tensor, as_tensor, check_layout, convert_values, load_values, new_tensor, unshare_memory, unusable
-
-_stack_padded = kernel("stack_padded")
+from .tensor import Tensor, as_tensor, check_layout, convert_values, load_values, new_tensor, unshare_memory
 
 # Inside Batch `slice` is a property.
 Slice: TypeAlias = slice
@@ -292,18 +289,11 @@ class Batch(Arithmetic):
         if self.ragged_shapes is None:
             # All samples in one array are the buffer.
             return new_tensor(self.buffer, layout, self.pending, ALL_SAMPLES, self.caller_owned)
-        if not pad and self.batch_size:
-            error = ValueError(
-                f"The batch has a non-uniform shape {shapes_text(self.shape)}: pad=True pads the samples with zeros, .padded() also returns their "
-                "lengths, .nested() keeps them as they are"
-            )
-            # The caller's memory may change before the error would be raised, and graphs have no late errors.
-            if not lazily or self.caller_owned or torch.compiler.is_compiling():
-                raise error
-            return unusable(error, self.dtype, self.ndim + 1, layout, self.device)
-        out = output(empty, [self.batch_size, *ragged.largest(self.ragged_shapes)], self.buffer.dtype, self.buffer.device)
-        pending = run(_stack_padded, (self.buffer, self.ragged_shapes, value, out, None), [(self, SAME_SAMPLE)], out)
-        return new_tensor(out, layout, pending, ALL_SAMPLES)
+        if pad or not self.batch_size:
+            return ragged.stack_padded(self, self.ragged_shapes, value, layout)
+        # The caller's memory may change before a late error would be raised, and graphs have none.
+        late = lazily and not self.caller_owned and not torch.compiler.is_compiling()
+        return ragged.refuse_stacking(self, self.shape, layout, late)
 
     def padded(self, value: float = 0) -> ragged.Padded:
         """Pad all samples with ``value`` to the largest extents, in one Tensor, and return it with lengths and a mask.
@@ -410,11 +400,7 @@ class Batch(Arithmetic):
         result = output(
             empty_packed, extents, whole.dtype, whole.buffer.device, remaining_layout(whole.layout, keys), slice_extents(whole.shape, keys)
         )
-        # Every part is taken from the same sample, number 0 of a batch of one.
-        index = torch.zeros(size, dtype=torch.int64)
-        arguments = (whole.buffer[None], None, index, starts, steps, result.buffer, result.ragged_shapes)
-        result.pending = run(take, arguments, [(whole, whole._sample)], result.buffer)
-        return result
+        return _take_from(whole, starts, steps, result)
 
     # --- elsewhere ---
 
@@ -486,13 +472,19 @@ def new_batch(
     return result
 
 
+def _take_from(sample: Tensor, starts: torch.Tensor, steps: torch.Tensor, out: Batch) -> Batch:
+    """Fill a batch with parts of one sample, which is number 0 of a batch of one."""
+    index = torch.zeros(out.batch_size, dtype=torch.int64)
+    arguments = (sample.buffer[None], None, index, starts, steps, out.buffer, out.ragged_shapes)
+    out.pending = run(take, arguments, [(sample, sample._sample)], out.buffer)
+    return out
+
+
 def repeat_sample(sample: Tensor, batch_size: int) -> Batch:
     """Return a batch of this many copies of a sample."""
     sample = sample.settle()
     result = new_batch(output(empty, [batch_size, *sample.shape], sample.dtype, sample.buffer.device), None, sample.layout)
-    index = torch.zeros(batch_size, dtype=torch.int64)
-    arguments = (sample.buffer[None], None, index, *whole(sample.ndim), result.buffer, None)
-    result.pending = run(take, arguments, [(sample, sample._sample)], result.buffer)
+    _take_from(sample, *whole(sample.ndim), result)
     if sample.sources is not UNKNOWN:
         result.sources = tuple(sample.sources) * batch_size
     return result
@@ -587,21 +579,6 @@ def _create(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | N
     if sources is not UNKNOWN:
         result.sources = sources
     return result
-
-
-def _from_nvidia(value: Any) -> "Tensor | Batch":
-    """Return a tensor or a tensor list of NVIDIA's package over the same memory; a ragged list is copied."""
-    layout = value.layout() or None
-    if type(value).__name__ not in LISTS:
-        values, external = import_values(value, wide=False)
-        return new_tensor(values, layout, external=external)
-    if len(value) and value.is_dense_tensor():
-        values, external = import_values(value.as_tensor(), wide=False)
-        return new_batch(values, None, layout, external=external)
-    return batch(list(value), types.to_dtype(types.DALIDataType(int(value.dtype))), layout=layout)
-
-
-import_with(_from_nvidia)
 
 
 def _convert(result: Batch, dtype: Any, device: DeviceLike | None, layout: str | None) -> Batch:

@@ -8,8 +8,14 @@ import numpy as np
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
+from ..native import empty, kernel
+from ..work.pending import ALL_SAMPLES, SAME_SAMPLE
+from .dispatch import output, run
+from .operand import Operand
 from .printing import shapes_text
-from .tensor import Tensor, new_tensor
+from .tensor import Tensor, new_tensor, unusable
+
+_stack_padded = kernel("stack_padded")
 
 
 class Padded(NamedTuple):
@@ -30,9 +36,23 @@ class Packed(NamedTuple):
     sequence_ids: Tensor
 
 
-def largest(shapes: torch.Tensor) -> list[int]:
-    """Return the largest extent of each dimension."""
-    return shapes.amax(0).tolist() if len(shapes) else [0] * shapes.shape[1]
+def stack_padded(batch: Operand, shapes: torch.Tensor, value: float, layout: str | None) -> Tensor:
+    """Return samples with these shapes as one Tensor, padded to the largest extents."""
+    largest = shapes.amax(0).tolist() if len(shapes) else [0] * shapes.shape[1]
+    out = output(empty, [len(shapes), *largest], batch.buffer.dtype, batch.buffer.device)
+    pending = run(_stack_padded, (batch.buffer, shapes, value, out, None), [(batch, SAME_SAMPLE)], out)
+    return new_tensor(out, layout, pending, ALL_SAMPLES)
+
+
+def refuse_stacking(batch: Operand, shapes: Sequence[tuple[int, ...]], layout: str | None, late: bool) -> Tensor:
+    """Raise ValueError for samples of different shapes: ``late``, when the Tensor that is returned is used."""
+    error = ValueError(
+        f"The batch has a non-uniform shape {shapes_text(shapes)}: pad=True pads the samples with zeros, .padded() also returns their "
+        "lengths, .nested() keeps them as they are"
+    )
+    if not late:
+        raise error
+    return unusable(error, batch.dtype, len(shapes[0]) + 1, layout, batch.device)
 
 
 def check_fill(op: str, value: float) -> float:

@@ -15,7 +15,6 @@ from ..._core.work.call_sites import program_frame
 from ..data_node import DataNode
 from ._scopes import UNDEFINED, Arrival, trace
 
-_CONTAINERS = (list, dict, set, bytearray)
 _MUTATORS = {
     list: {"append", "extend", "insert", "pop", "remove", "clear", "sort", "reverse", "__setitem__", "__delitem__", "__iadd__"},
     dict: {"update", "pop", "popitem", "clear", "setdefault", "__setitem__", "__delitem__"},

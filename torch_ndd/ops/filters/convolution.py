@@ -180,6 +180,7 @@ def filter(
     check_choice("filter", "mode", mode, get_args(Mode))
     extents = extents_of(images)[first : first + spatial]
     if mode == "valid":
+        # The positions at which the filter lies inside of the image; none if it is larger.
         inner = [extents[a] - extents_of(weights)[outer + a] + 1 for a in range(spatial)]
         extents = [torch.clamp(n, min=0) if isinstance(n, torch.Tensor) else max(0, n) for n in inner]
     out = (

@@ -85,6 +85,7 @@ def _find_window(input: Batch, layout: str, extents: tuple[Column, ...], argumen
         values = arguments.crop if isinstance(arguments.crop, torch.Tensor) else None
         count = (values.numel() // max(1, len(values))) if values is not None else len(arguments.crop) if isinstance(arguments.crop, tuple) else 0
         separate_sizes = (arguments.crop_d, arguments.crop_h, arguments.crop_w)
+        # Wrong combinations are left to window_in(), which says what is wrong.
         if count not in (2, 3) or any(size is not None for size in separate_sizes):
             return None
         sizes = {axis: _numbers_of("crop", arguments.crop if values is None else values, k) for k, axis in enumerate("zyx"[-count:])}
@@ -95,6 +96,7 @@ def _find_window(input: Batch, layout: str, extents: tuple[Column, ...], argumen
         return None
     axes = []
     for dimension, letter in enumerate(layout):
+        # Frames take the place of the depth where there is none.
         axis = {"W": "x", "H": "y", "D": "z", "F": "" if "D" in layout else "z"}.get(letter)
         if axis:
             axes.append((dimension, _numbers_of(f"crop_pos_{axis}", getattr(arguments, f"crop_pos_{axis}")), sizes.get(axis, _WHOLE)))

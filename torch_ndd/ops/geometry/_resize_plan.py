@@ -268,6 +268,7 @@ def _wanted_size(
         return columns(op, forms[0], value, 1) * axes, "not_smaller" if shorter is not None else "not_larger"
     if size is not None:
         return columns(op, "size", size, axes), mode or "default"
+    # The innermost axes, outermost first: images have no resize_z.
     names = ("resize_z", "resize_y", "resize_x")[3 - axes :]
     given_axes = [0.0 if v is None else columns(op, n, v, 1)[0] for n, v in zip(names, separate[3 - axes :], strict=True)]
     return given_axes, mode or "default"

@@ -212,6 +212,7 @@ def _empty_output(op: str, shape_like: Any, shape: Any, dtype: torch.dtype, batc
         if shape.ndim > 2:
             raise RuntimeError(f"{op}: a shape must have one dimension, got an array with {shape.ndim - 1}")
         rows = shape.reshape(len(shape), -1).to(torch.int64)
+        # In a graph the numbers are data: they can be neither checked nor found equal.
         if not torch.compiler.is_compiling():
             if bool((rows < 0).any()):
                 raise RuntimeError(f"{op}: a shape must not be negative, got {rows.tolist()}")

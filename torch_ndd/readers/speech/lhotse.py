@@ -235,7 +235,7 @@ def _parse_cut(op: str, manifest: str, number: int, line: bytes) -> _Cut:
     """Return a cut; raise RuntimeError with its id for one that is not supported or damaged."""
     try:
         value = json.loads(line)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError):  # brackets that are nested deeper than Python's stack
         value = None
     if not isinstance(value, dict):
         raise RuntimeError(f'{op}: line {number + 1} of "{manifest}" is not a cut in JSON')
@@ -251,6 +251,7 @@ def _parse_cut(op: str, manifest: str, number: int, line: bytes) -> _Cut:
     if recording is None:
         raise refuse("a MonoCut without a recording, of features only, is not supported" if "features" in value else "it has no recording")
     try:
+        # A manifest may hold anything: what is missing or of another type raises below, wherever it is used, and gets one message.
         rate, start, duration = (_number(each) for each in (recording["sampling_rate"], value["start"], value["duration"]))
         if not isinstance(name, str) or rate < 1 or start < 0 or duration < 0:
             raise ValueError
@@ -274,6 +275,7 @@ def _parse_cut(op: str, manifest: str, number: int, line: bytes) -> _Cut:
 
 
 def _number(value: Any) -> float:
+    # `not <` refuses NaN too.
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e12:
         raise TypeError
     return float(value)
