@@ -145,6 +145,12 @@ def test_outputs_are_learned_from_a_sample_that_can_be_read() -> None:
         next(Mix({"damaged": Damaged(20), "good": items(20, x=lambda k: k)}, fields=["x"], on_error="skip").next_epoch(2))
 
 
+def test_an_output_that_only_some_samples_have_is_an_error_of_their_source() -> None:
+    changing = [{"x": 0, "y": 0}, {"x": 1}]
+    with pytest.raises(ValueError, match=r"readers\.Mix: fields: the source 'changing' has no output 'y' here, although its first sample has one"):
+        list(Mix({"changing": changing, "whole": items(2, x=lambda k: k, y=lambda k: k)}, fields=["x", "y"]).next_epoch(2))
+
+
 X, Y = items(1, x=lambda k: k), items(1, y=lambda k: [{"a": 1}])
 
 

@@ -50,10 +50,12 @@ class Fields:
                 mark = known.get(name + _PAD, new_batch(torch.zeros(1, dtype=torch.bool)))
                 self._fillers[name + _PAD] = _Filler(f"{self._op}: output {name + _PAD!r}", mark)
 
-    def complete(self, outputs: Mapping[str, Any], count: int) -> dict[str, Any]:
-        """Return the fields of ``count`` samples of a source, and which of them are zeros."""
+    def complete(self, what: str, outputs: Mapping[str, Any], count: int) -> dict[str, Any]:
+        """Return the fields of ``count`` samples of a source, and which of them are zeros. ``what`` describes the source."""
         completed: dict[str, Any] = {}
         for name in self._names:
+            if name not in outputs and name not in self._fillers:
+                raise ValueError(f"{self._op}: fields: {what} has no output {name!r} here, although its first sample has one")
             completed[name] = outputs[name] if name in outputs else self._fillers[name].fill(count, 0)
             if (pad := name + _PAD) in self._fillers:
                 completed[pad] = outputs[pad] if pad in outputs else self._fillers[pad].fill(count, name not in outputs)
