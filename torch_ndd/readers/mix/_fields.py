@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outputs that not all sources have: the missing ones are filled with zeros."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..._core.suggestions import similar
@@ -84,4 +86,7 @@ class _Filler:
         """Return ``count`` samples."""
         if self._text is not None:
             return [self._text] * count
-        return new_batch(torch.full((count, *self._shape), value, dtype=self._dtype, device=self._device), None, self._layout)
+        # By NumPy: for large images torch divides the work among threads of OpenMP, for which a forked child waits forever.
+        zeros = np.zeros(count * math.prod(self._shape) * self._dtype.itemsize, np.uint8)
+        values = torch.from_numpy(zeros).view(self._dtype).view(count, *self._shape)
+        return new_batch((values.fill_(value) if value else values).to(self._device), None, self._layout)
