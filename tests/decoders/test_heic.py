@@ -257,6 +257,13 @@ def test_small_header_cannot_cause_endless_work(file: bytes, message: str) -> No
         _heif_header.read_heic(memoryview(file), complete=False)
 
 
+def test_the_kind_of_a_property_is_searched_in_its_beginning_only() -> None:
+    """Thousands of items may have the same large property, which would be searched for each of them."""
+    kind = b"urn:mpeg:hevc:2015:auxid:1"
+    assert _heif_header._is_alpha(b"auxC", memoryview(bytes(4) + kind))
+    assert not _heif_header._is_alpha(b"auxC", memoryview(bytes(1000) + kind))
+
+
 @pytest.mark.parametrize(
     ("error", "message"),
     [

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from _datasets import Fragile, Squares, Stream
+from _slow_sources import Slow
 
 import torch_ndd as ndd
 from torch_ndd.readers.dataset import Activity
@@ -288,18 +289,11 @@ def test_diagnosis_of_workers(cores: float, options: dict[str, Any], advice: str
     assert f"waits for Squares; {advice}" in loader.diagnose().replace("give it more", "more")
 
 
-def test_diagnose_names_the_slow_reader_of_several_in_step() -> None:
-    class Slow(torch.utils.data.Dataset[int]):
-        def __len__(self) -> int:
-            return 16
-
-        def __getitem__(self, k: int) -> int:
-            time.sleep(0.01)  # more than a thread waits for a busy core
-            return k
-
-    loader = ndd.DataLoader({"fast": ndd.readers.Dataset(range(16)), "slow": ndd.readers.Dataset(Slow())}, batch_size=4)
+def test_diagnose_names_the_slow_reader_of_several_in_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow([*range(8)], monkeypatch, 1)
+    loader = ndd.DataLoader({"fast": ndd.readers.Dataset(range(8)), "slow": ndd.readers.Dataset(slow)}, batch_size=8)
     list(loader)
-    assert "waits for Slow of the source 'slow', which takes the most time" in loader.diagnose()
+    assert loader.reader.describe_bottleneck()[0] == "Slow of the source 'slow', which takes the most time"
 
 
 def test_activity_counts_busy_cores() -> None:

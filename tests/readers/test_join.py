@@ -5,13 +5,13 @@ import io
 import json
 import pickle
 import tarfile
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from _slow_sources import Slow
 
 import torch_ndd as ndd
 from torch_ndd._core.values.batch import new_batch
@@ -280,6 +280,13 @@ def test_a_million_keys_of_a_table(tmp_path: Path) -> None:
     assert found == list(range(1004))
 
 
+def test_keys_of_another_device_are_not_read_by_address() -> None:
+    """The device meta, which has no values, stands for a GPU."""
+    for values in (torch.empty(2, dtype=torch.int64, device="meta"), torch.empty(2, 3, dtype=torch.uint8, device="meta")):
+        with pytest.raises(NotImplementedError, match="meta"):
+            keys_of("readers.Join", "left", new_batch(values))
+
+
 def test_large_unsigned_keys_differ_from_negative_ones() -> None:
     large = np.array([2**64 - 1, 5, 2**63], np.uint64)
     right = [{"key": np.asarray(key), "y": k} for k, key in enumerate(large)]
@@ -291,20 +298,11 @@ def test_large_unsigned_keys_differ_from_negative_ones() -> None:
         list(Join([{"key": np.array(2**63 + 1, np.uint64), "x": 0}], right, on="key").next_epoch(1))
 
 
-class SlowRows(torch.utils.data.Dataset[Any]):
-    """Rows that take 10 ms each, more than a thread waits for a busy core."""
-
-    def __len__(self) -> int:
-        return 16
-
-    def __getitem__(self, k: int) -> Any:
-        time.sleep(0.01)
-        return {"key": k, "x": k}
-
-
 @pytest.mark.parametrize("slow", ["left", "right"])
-def test_diagnose_names_the_slow_side(slow: str) -> None:
-    fast = [{"key": k, "y": k} for k in range(16)]
-    loader = ndd.DataLoader(Join(SlowRows(), fast, on="key") if slow == "left" else Join(fast, SlowRows(), on="key"), batch_size=4)
+def test_diagnose_names_the_slow_side(slow: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fast = [{"key": k, "y": k} for k in range(8)]
+    right = slow == "right"
+    rows = Slow([{"key": k, "x": k} for k in range(8)], monkeypatch, None if right else 0)
+    loader = ndd.DataLoader(Join(fast, rows, on="key") if right else Join(rows, fast, on="key"), batch_size=8)
     list(loader)
-    assert f"waits for SlowRows of the source {slow!r}, which takes the most time" in loader.diagnose()
+    assert loader.reader.describe_bottleneck()[0] == f"Slow of the source {slow!r}, which takes the most time"

@@ -4,7 +4,6 @@
 import json
 import math
 import pickle
-import time
 import tracemalloc
 import warnings
 from collections.abc import Callable
@@ -16,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from _forks import Forks, torchrun_variables
+from _slow_sources import Slow
 from readers._numbers import Numbers, World
 
 import torch_ndd as ndd
@@ -535,24 +535,15 @@ def test_processes_over_gloo_stop_at_the_same_step(forks: Forks) -> None:
     assert len(everything) <= 58 + 2  # the padding of the last step
 
 
-class Slow(torch.utils.data.Dataset[int]):
-    """Numbers that take 10 ms each, more than a thread waits for a busy core."""
-
-    def __len__(self) -> int:
-        return 40
-
-    def __getitem__(self, k: int) -> int:
-        time.sleep(0.01)
-        return k
-
-
 @pytest.mark.parametrize("function", [None, lambda values: values])
-def test_diagnose_names_the_slow_source(function: Any) -> None:
+def test_diagnose_names_the_slow_source(function: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def wrap(data: Any) -> Any:
         return data if function is None else ndd.Source(data, function)
 
     loader = ndd.DataLoader(
-        Mix({"fast": wrap(range(40)), "slow": wrap(Slow()), "other": wrap(range(40))}), lambda values, source: values, batch_size=8
+        Mix({"fast": wrap(range(40)), "slow": wrap(Slow([*range(40)], monkeypatch)), "other": wrap(range(40))}),
+        lambda values, source: values,
+        batch_size=8,
     )
     list(loader)
     assert loader.reader.describe_bottleneck()[0] == "Slow of the source 'slow', which takes the most time"

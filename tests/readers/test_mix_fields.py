@@ -145,6 +145,34 @@ def test_outputs_are_learned_from_a_sample_that_can_be_read() -> None:
         next(Mix({"damaged": Damaged(20), "good": items(20, x=lambda k: k)}, fields=["x"], on_error="skip").next_epoch(2))
 
 
+def test_an_output_that_only_some_samples_have_is_an_error_of_their_source() -> None:
+    changing = [{"x": 0, "y": 0}, {"x": 1}]
+    with pytest.raises(ValueError, match=r"readers\.Mix: fields: the source 'changing' has no output 'y' here, although its first sample has one"):
+        list(Mix({"changing": changing, "whole": items(2, x=lambda k: k, y=lambda k: k)}, fields=["x", "y"]).next_epoch(2))
+
+
+def test_outputs_are_joined_without_threads_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A forked child has none of them, and would wait for them forever; torch divides large copies among them."""
+
+    cat = torch.cat
+
+    def cat_small(tensors: Any, *rest: Any) -> torch.Tensor:
+        assert sum(tensor.numel() for tensor in tensors) < 1000
+        return cat(tensors, *rest)
+
+    equal = items(
+        2, x=lambda k: torch.ones(200, 200, dtype=torch.bfloat16) * (k + 1), y=lambda k: torch.ones(300, 200), z=lambda k: torch.ones(k + 1)
+    )
+    mix = Mix({"equal": equal, "other": [{"x": row["x"] * 10, "z": row["z"]} for row in equal]}, fields=["x", "y", "z"])
+    monkeypatch.setattr(torch, "cat", cat_small)
+    monkeypatch.setattr(torch, "full", lambda shape, *rest, **options: pytest.fail(f"fills {shape}"))
+    batch = next(mix.next_epoch(4))
+    monkeypatch.undo()
+    assert batch["x"].torch()[:, 0, 0].tolist() == [1, 10, 2, 20]
+    assert batch["y"].torch().sum((1, 2)).tolist() == [60_000, 0, 60_000, 0]
+    assert [len(sample) for sample in batch["z"].tensors] == [1, 1, 2, 2]
+
+
 X, Y = items(1, x=lambda k: k), items(1, y=lambda k: [{"a": 1}])
 
 

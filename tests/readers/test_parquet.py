@@ -343,6 +343,21 @@ def test_a_row_group_is_in_memory_once() -> None:
     assert all(values is not None for values in group.values.values())
 
 
+def test_the_size_of_a_row_group_counts_what_it_has_besides_its_table() -> None:
+    columns = {
+        "text": pa.array(["x" * k for k in range(100)]),
+        "number": pa.array(range(100)),
+        "real": pa.array([None, *range(99)], pa.float64()),
+        "flag": pa.array([True] * 100),
+        "pair": pa.array([[1.0, None]] * 100, pa.list_(pa.float64())),
+        "ragged": pa.array([[1.0] * (k % 3) for k in range(100)], pa.list_(pa.float64())),
+    }
+    copied = {"text": 0, "number": 0, "real": 800, "flag": 100, "pair": 1600, "ragged": 8 * 101 + 8 * 100}
+    for name, column in columns.items():
+        table = pa.table({name: column})
+        assert Group(table, [Column(name, name, "")], pa).bytes - table.nbytes == copied[name], name
+
+
 def test_offsets_that_descend_are_not_followed() -> None:
     """Native code copies from where offsets point."""
     damaged = pa.Array.from_buffers(pa.string(), 3, [None, pa.py_buffer(np.array([0, 3, 1, 4], np.int32).tobytes()), pa.py_buffer(b"abcd")])

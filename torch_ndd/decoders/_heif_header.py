@@ -12,6 +12,7 @@ _MAX_BOXES = 10_000  # of one level; a file has some dozens
 _MAX_PROPERTIES = 1000
 _MAX_ITEMS = 10_000  # with properties; a photograph of 48 megapixels in tiles has 200
 _MAX_PIECES = 100_000  # of the pixels of all items: pieces need not take a byte of the file each
+_AUXILIARY_BYTES = 256  # of a box auxC that can name its kind; each of many items may have the same large one
 _MAX_UNITS = 10_000  # of HEVC in an item; a still image has some
 _PARAMETER_SETS = range(32, 35)  # HEVC's types of units that could replace those of the header
 
@@ -158,7 +159,10 @@ def _read_meta(meta: memoryview, crops: bool) -> _Image:
 
 def _is_alpha(kind: bytes, box: memoryview) -> bool:
     """Return whether a property says that an item is the transparency of another."""
-    return kind == b"auxC" and (b":alpha" in bytes(box) or b":auxid:1" in bytes(box))
+    if kind != b"auxC":
+        return False
+    text = bytes(box[:_AUXILIARY_BYTES])
+    return b":alpha" in text or b":auxid:1" in text
 
 
 def _read_aperture(box: memoryview, height: int, width: int) -> tuple[int, int]:

@@ -38,7 +38,7 @@ class Keys(NamedTuple):
 def keys_of(op: str, what: str, column: Any) -> Keys:
     """Return the keys in a column: whole numbers, texts or bytes. Raise ValueError for other values."""
     if isinstance(column, Batch):
-        values = column.wait()
+        values = column.wait().cpu()  # native code reads it, wherever a function of the source has put it
         # One-dimensional bytes are texts of different lengths, packed one after the other.
         if column.ndim == 1 and values.dtype == torch.uint8:
             shapes = column.ragged_shapes

@@ -40,7 +40,12 @@ def _merge_batches(batches: Sequence[Batch], order: np.ndarray) -> Batch:
         samples = [sample for batch in batches for sample in batch.tensors]
         merged = as_batch([samples[k] for k in order.tolist()], layout=first.layout)
     elif all(batch.ragged_shapes is None and batch.buffer.shape[1:] == first.buffer.shape[1:] for batch in batches):
-        merged = new_batch(torch.cat([batch.buffer for batch in batches])[torch.from_numpy(order)], None, first.layout)
+        rows = _join([batch.buffer for batch in batches])
+        if rows.is_cpu:
+            chosen = torch.from_numpy(_as_numbers(rows)[order]).view(rows.dtype)
+        else:
+            chosen = rows[torch.from_numpy(order)]
+        merged = new_batch(chosen, None, first.layout)
     else:
         merged = _merge_unequal(batches, order)
     # Batches of boxes and key points are rebuilt around the merged values, with the canvas of each sample.
@@ -56,5 +61,21 @@ def _merge_batches(batches: Sequence[Batch], order: np.ndarray) -> Batch:
 def _merge_unequal(batches: Sequence[Batch], order: np.ndarray) -> Batch:
     shapes = torch.cat([batch.sample_shapes() for batch in batches])
     layout = batches[0].layout
-    values = torch.cat([batch.buffer.reshape(-1) for batch in batches])
+    values = _join([batch.buffer.reshape(-1) for batch in batches])
     return new_batch(values, shapes, layout, fixed=find_lasting_extents(shapes.tolist(), layout)).select_samples(order.tolist())
+
+
+# Of as many bytes as any type, such as bfloat16, which NumPy does not have.
+_NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
+
+
+def _join(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    """Return tensors one after the other. By NumPy: torch divides the copy among threads of OpenMP, for which a forked child waits forever."""
+    dtype = tensors[0].dtype
+    if not all(tensor.is_cpu and tensor.dtype is dtype for tensor in tensors):
+        return torch.cat([*tensors])
+    return torch.from_numpy(np.concatenate([_as_numbers(tensor) for tensor in tensors])).view(dtype)
+
+
+def _as_numbers(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().view(_NUMBERS[tensor.dtype.itemsize]).numpy()

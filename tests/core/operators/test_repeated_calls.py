@@ -281,6 +281,40 @@ def test_repeated_call_of_videos_follows_their_numbers_of_frames(name: str, argu
         assert all(torch.equal(output.nth(i).torch(), first.nth(i).torch()) for i in range(2))
 
 
+# Calls with a pair of numbers that the plan derives something from, and with numbers (N, 3) that only the kernel gets.
+DERIVED: dict[str, Callable[[Batch, Batch, Batch], Batch]] = {
+    "crop": lambda x, pair, numbers: ndd.crop(x, crop=[20, 20], crop_pos_x=pair, fill_values=numbers, out_of_bounds_policy="pad"),
+    "slice": lambda x, pair, numbers: ndd.slice(x, rel_start=pair, shape=20, axes=[1], fill_values=numbers, out_of_bounds_policy="pad"),
+    "crop_mirror_normalize": lambda x, pair, numbers: ndd.crop_mirror_normalize(x, crop=[4, 4], crop_pos_x=pair, mean=numbers),
+    "resize_crop_mirror": lambda x, pair, numbers: ndd.resize_crop_mirror(x, size=[12, 13], crop=[4, 4], mirror=pair, mean=numbers),
+    "rotate": lambda x, pair, numbers: ndd.rotate(x, angle=pair, fill_value=numbers),
+    "rotate within the image": lambda x, pair, numbers: ndd.rotate(x, angle=pair, fill_value=numbers, keep_size=True),
+}
+
+
+@pytest.mark.parametrize("changes", ["pair", "numbers"])
+@pytest.mark.parametrize("name", DERIVED)
+def test_repeated_call_follows_numbers_that_the_caller_may_overwrite(name: str, changes: str) -> None:
+    """The kernel gets a copy of them, which must not become a constant of the plan."""
+    picture = ndd.batch([np.arange(height * 9 * 3, dtype=np.uint8).reshape(height, 9, 3) for height in (8, 7)], layout="HWC")
+
+    def call(pair: list[float], value: float) -> list[torch.Tensor]:
+        numbers = torch.tensor([[value, 2.0, 3.0], [4.0, value, 6.0]])
+        output = DERIVED[name](picture, ndd.as_batch(torch.tensor(pair)), ndd.as_batch(numbers))
+        return [sample.torch().clone() for sample in output.tensors]
+
+    changed: tuple[list[float], float] = ([0.0, 1.0], 1.0) if changes == "pair" else ([1.0, 0.0], 9.0)
+    plans.clear()
+    _forms.clear()
+    expected = call(*changed)
+    plans.clear()
+    _forms.clear()
+    for _ in range(CALLS):
+        call([1.0, 0.0], 1.0)
+    for found, wanted in zip(call(*changed), expected, strict=True):
+        assert torch.equal(found, wanted)
+
+
 @pytest.mark.parametrize(("name", "argument"), [("gaussian", "stddev"), ("shot", "factor"), ("salt_and_pepper", "prob")])
 def test_repeated_call_compares_numbers_of_frames(name: str, argument: str) -> None:
     values = ndd.per_frame(ndd.batch([[0.1, 0.2, 0.1, 0.2], [0.2, 0.1, 0.2, 0.1]]))

@@ -101,11 +101,13 @@ class Derivation(NamedTuple):
             int64 (N, ndim), or None if they do not depend on what it gets. Raises what the body would raise.
         count: The number of tensors.
         names: Arguments that it needs.
+        passed: Those of them that the kernel gets too.
     """
 
     compute: Callable[[Batch, Mapping[str, torch.Tensor]], tuple[Sequence[torch.Tensor], torch.Tensor | None]]
     count: int
     names: frozenset[str] = frozenset()
+    passed: frozenset[str] = frozenset()
 
 
 @dataclass

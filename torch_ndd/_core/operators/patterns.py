@@ -2,7 +2,7 @@
 """Patterns: what a recorded call has launched, apart from its batches. Two calls with equal patterns can be repeated by a plan (plans.py)."""
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -64,7 +64,7 @@ def operand_tensors(operands: Sequence[Batch]) -> list[torch.Tensor | None]:
     return [tensor for operand in operands for tensor in (operand.buffer, operand.ragged_shapes)]
 
 
-def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: Iterable[str]) -> Pattern | None:
+def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: Collection[str]) -> Pattern | None:
     """Return the pattern of a recorded call, or None if a repeated call could differ from it.
 
     Args:
@@ -106,8 +106,10 @@ def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: 
         else:
             continue  # a constant, if the next call has an equal one
         arguments[place] = None
-    # What follows from arguments is derived again.
-    needed = {k for k, tensor in enumerate(tensors) if tensor is not None and (k < 2 * len(record.inputs) or not derives)}
+    # What the derivation needs is derived again. Anything else that the kernel does not get may be in one of the constants.
+    derived_names = frozenset() if record.derivation is None else record.derivation.names - record.derivation.passed
+    derived_again = {2 * k for k, name in enumerate(names, len(record.inputs)) if name in derived_names}
+    needed = {k for k, tensor in enumerate(tensors) if tensor is not None} - derived_again
     if not needed <= {k for _, k in places} or (record.words is None) != (words_place is None):
         return None  # the kernel gets something computed from an operand or from the words
     shape, layout, packed = output.shape if shapes is None else (), record.layouts[0], shapes is not None

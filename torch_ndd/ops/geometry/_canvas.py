@@ -97,7 +97,7 @@ def derive_rotated_canvases(first: int, angle: Any) -> Derivation | None:
             raise ValueError("wrong angles")
         return (), shapes
 
-    return Derivation(compute, 0, template.names)
+    return Derivation(compute, 0, template.names, passed=template.names)
 
 
 def _pack_numbers(arguments: Mapping[str, Any]) -> Template | None:

@@ -348,7 +348,10 @@ class Mix(SharedSteps):
         if self._check is None:
             self._check = self._compare_sources(by_source)
         if self._fields is not None:
-            by_source = {part[0]: self._fields.complete(output, len(part[1])) for part, output in zip(request.parts, outputs, strict=True)}
+            by_source = {
+                part[0]: self._fields.complete(self._sources[part[0]].what, output, len(part[1]))
+                for part, output in zip(request.parts, outputs, strict=True)
+            }
         for source, output in by_source.items():
             self._check.check(self._sources[source].what, output)
         if len(by_source) == 1:
@@ -382,7 +385,7 @@ class Mix(SharedSteps):
         if unknown := [self._sources[k].what for k, output in found.items() if output is None]:
             raise RuntimeError(f"{self._op}: fields: the outputs of {unknown[0]} are not known, because its first {_PROBED} samples cannot be read")
         fields.learn({self._sources[k].what: output for k, output in found.items()})
-        return {k: fields.complete(output, 1) for k, output in found.items()}
+        return {k: fields.complete(self._sources[k].what, output, 1) for k, output in found.items()}
 
     @override
     def describe_bottleneck(self) -> tuple[str, str]:

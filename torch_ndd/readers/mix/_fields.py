@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Outputs that not all sources have: the missing ones are filled with zeros."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..._core.suggestions import similar
@@ -50,10 +52,12 @@ class Fields:
                 mark = known.get(name + _PAD, new_batch(torch.zeros(1, dtype=torch.bool)))
                 self._fillers[name + _PAD] = _Filler(f"{self._op}: output {name + _PAD!r}", mark)
 
-    def complete(self, outputs: Mapping[str, Any], count: int) -> dict[str, Any]:
-        """Return the fields of ``count`` samples of a source, and which of them are zeros."""
+    def complete(self, what: str, outputs: Mapping[str, Any], count: int) -> dict[str, Any]:
+        """Return the fields of ``count`` samples of a source, and which of them are zeros. ``what`` describes the source."""
         completed: dict[str, Any] = {}
         for name in self._names:
+            if name not in outputs and name not in self._fillers:
+                raise ValueError(f"{self._op}: fields: {what} has no output {name!r} here, although its first sample has one")
             completed[name] = outputs[name] if name in outputs else self._fillers[name].fill(count, 0)
             if (pad := name + _PAD) in self._fillers:
                 completed[pad] = outputs[pad] if pad in outputs else self._fillers[pad].fill(count, name not in outputs)
@@ -82,4 +86,7 @@ class _Filler:
         """Return ``count`` samples."""
         if self._text is not None:
             return [self._text] * count
-        return new_batch(torch.full((count, *self._shape), value, dtype=self._dtype, device=self._device), None, self._layout)
+        # By NumPy: for large images torch divides the work among threads of OpenMP, for which a forked child waits forever.
+        zeros = np.zeros(count * math.prod(self._shape) * self._dtype.itemsize, np.uint8)
+        values = torch.from_numpy(zeros).view(self._dtype).view(count, *self._shape)
+        return new_batch((values.fill_(value) if value else values).to(self._device), None, self._layout)

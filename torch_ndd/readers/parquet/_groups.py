@@ -34,8 +34,8 @@ class Group:
         # Once per row group: what Arrow does per column takes 50 us, more than the copy of a batch.
         self.values = {column.name: _find_values(column, table.column(column.field), arrow) for column in columns}
         self.is_contiguous = all(values is not None for values in self.values.values())
-        # With numbers that are not in the table's memory: those in which missing ones have become NaN.
-        self.bytes = table.nbytes + sum(values.nbytes for values in self.values.values() if isinstance(values, np.ndarray) and values.base is None)
+        # With what is not in the table's memory: numbers of which missing ones have become NaN, booleans as bytes, ends and shapes of lists.
+        self.bytes = table.nbytes + sum(_count_copied(self.values[column.name], table.column(column.field)) for column in columns)
         # For csrc/readers/table_rows.cpp, three numbers for each column; None unless all are texts or scalars.
         self.fields: bytes | None = None
         self.dtypes = [_dtype_of(values) if isinstance(values, np.ndarray) else None for values in self.values.values()]
@@ -43,6 +43,13 @@ class Group:
         fields = [_describe(values) for values in self.values.values()]
         if all(fields):
             self.fields = np.array(fields, np.int64).tobytes()
+
+
+def _count_copied(values: Arrays | np.ndarray | None, chunks: Any) -> int:
+    """Return the bytes of values that are not in the memory of their column."""
+    buffers = [buffer for chunk in chunks.chunks for buffer in chunk.buffers() if buffer is not None]
+    arrays = [array for array in (values if isinstance(values, Arrays) else (values,)) if isinstance(array, np.ndarray)]
+    return sum(array.nbytes for array in arrays if not any(0 <= address_of(array) - buffer.address < buffer.size for buffer in buffers))
 
 
 def _dtype_of(values: np.ndarray) -> torch.dtype:
