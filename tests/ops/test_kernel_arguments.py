@@ -102,3 +102,25 @@ def resized(*changed: Any, layout: str = "HWC", output_layout: str = "CHW", axes
 def test_kernel_rejects_what_python_never_passes(op: str, arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises((RuntimeError, ValueError, TypeError), match=message):
         getattr(torch.ops.ndd, op)(*arguments)
+
+
+def test_image_decoders_reject_tables_of_the_wrong_size() -> None:
+    files, table = torch.zeros(30, dtype=torch.uint8), torch.tensor([[10]] * 3)
+    sizes, kinds, pixels = torch.zeros(3, 3, dtype=torch.int64), torch.zeros(3, dtype=torch.int64), torch.zeros(3, 4, 4, 3, dtype=torch.uint8)
+
+    def find_shapes(errors: torch.Tensor | None, sizes: torch.Tensor, kinds: torch.Tensor) -> None:
+        torch.ops.ndd.image_shapes(files, table, "decoders.image", "RGB", True, 1 << 20, True, errors, sizes, kinds)
+
+    def decode(errors: torch.Tensor | None, pixels: torch.Tensor) -> None:
+        torch.ops.ndd.decoders_image(files, table, None, "decoders.image", "RGB", True, False, 0, errors, "", 0.0, 0, pixels, None)
+
+    for wrong in ((sizes[:2], kinds), (sizes, kinds[:2]), (sizes.int(), kinds), (sizes, kinds.int())):
+        with pytest.raises((RuntimeError, ValueError), match="three numbers and one for each of 3 files"):
+            find_shapes(None, *wrong)
+    for errors in (torch.zeros(2, 9, dtype=torch.uint8), torch.zeros(3, 0, dtype=torch.uint8), torch.zeros(3, 9), torch.zeros(27, dtype=torch.uint8)):
+        for call in (lambda errors=errors: find_shapes(errors, sizes, kinds), lambda errors=errors: decode(errors, pixels)):
+            with pytest.raises((RuntimeError, ValueError), match="the table of reasons must be uint8"):
+                call()
+    for out in (pixels[:2], pixels[..., 0].contiguous()):
+        with pytest.raises((RuntimeError, ValueError), match="height, width and channels for each of 3 files"):
+            decode(None, out)
