@@ -113,8 +113,12 @@ Slice window_slice(const void* in, const int64_t* in_shape, void* out, const int
   Slice slice;
   slice.in = in;
   slice.out = out;
+  unsigned taken = 0;
   for (int d = 0; d < ndim; ++d) {
     const int a = order ? order[d] : d;
+    // An axis that is not there, or is there twice, would be read beside the array.
+    if (a < 0 || a >= ndim || (taken >> a & 1) != 0) fail(Error::Value, "the axes of a slice must be those of its input in some order");
+    taken |= 1u << a;
     slice.add_axis(out_shape[d], in_shape[a], strides[a], start(a), mirrored(a));
   }
   return slice;

@@ -144,14 +144,7 @@ class NormalizeArgs {
     if (std) std_.emplace(op, "std", *std);
     if (!wanted_) return;
     check_slice_dims(ndim);
-    // Each axis once, or places that no axis has would be read below.
-    std::string sorted = layout, output_sorted = output_layout;
-    std::sort(sorted.begin(), sorted.end());
-    std::sort(output_sorted.begin(), output_sorted.end());
-    const bool has_each_once = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
-    if (static_cast<int64_t>(layout.size()) != ndim || sorted != output_sorted || !has_each_once || layout.find('C') == layout.npos ||
-        layout.find('W') == layout.npos)
-      fail(Error::Value, op, ": the layouts \"", layout, "\" and \"", output_layout, "\" must have the axes of the images in some order");
+    check_layouts(op, layout, output_layout, ndim);
     // The input's axis for each axis of the output.
     for (size_t d = 0; d < output_layout.size(); ++d) order_[d] = static_cast<int>(layout.find(output_layout[d]));
   }
