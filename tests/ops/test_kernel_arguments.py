@@ -85,6 +85,8 @@ def resized(*changed: Any, layout: str = "HWC", output_layout: str = "CHW", axes
         ),
         ("crop", (FLOATS, None, table([0, 0, 0]), EACH[:1], False, "HWC", torch.zeros(3, 4), None), "must have the 3 dimensions"),
         ("flip", (FLOATS, None, LINEAR * 0, LINEAR, LINEAR, "HWC", FLOATS[:, :7].clone(), None), "must have 144 elements, got 126"),
+        ("flip", (IMAGES.int(), None, LINEAR * 0, LINEAR, LINEAR, "HWC", FLOATS.clone(), None), "the type of the input"),
+        ("bb_flip", (torch.zeros(2, 3, 4), None, LINEAR, False, LINEAR, torch.zeros(1, 3, 4), None), "the output must have 2 samples, got 1"),
         # Resizing writes all axes that it does not resample, and finds those of layouts by their letters.
         ("resize", (IMAGES, None, None, None, LINEAR, LINEAR, True, 0, 3, torch.zeros(2, 4, 4, 3), None), "samples and the dimensions of the input"),
         ("resize", (IMAGES, None, None, None, LINEAR, LINEAR, True, 0, 3, torch.zeros(3, 4, 12), None), "samples and the dimensions of the input"),
