@@ -22,7 +22,7 @@ CMAKE := $(BIN)/cmake -G Ninja -DCMAKE_MAKE_PROGRAM=$(abspath $(BIN))/ninja -DPy
 # Container images set it. The tests start hundreds of processes, each of which would compile the modules of torch_ndd again, in 0.5 s.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test whole build lint style types docs wheel bench asan fuzz emulated-cuda clean
+.PHONY: demo test whole build lint style types docs wheel bench asan fuzz fuzz-kernels emulated-cuda clean
 
 demo: $(VENV)/demo.stamp build
 	$(BIN)/python examples/demo.py
@@ -73,14 +73,18 @@ bench: $(VENV)/test.stamp
 TESTS ?= $(addprefix tests/,core/context/test_threads.py core/context/test_context.py test_operators.py::test_equals_its_reference \
   test_bad_input.py::test_every_type_of_elements test_bad_input.py::test_images_without_pixels)
 SANITIZER := $(abspath build/asan)
-asan: $(VENV)/test.stamp
-	test -f $(SANITIZER)/build.ninja || $(CMAKE) -S csrc -B $(SANITIZER) -DTORCH_NDD_CUDA=OFF -DCMAKE_BUILD_TYPE=Sanitizer \
+$(SANITIZER)/build.ninja: $(VENV)/test.stamp
+	test -f $@ || $(CMAKE) -S csrc -B $(SANITIZER) -DTORCH_NDD_CUDA=OFF -DCMAKE_BUILD_TYPE=Sanitizer \
 	  -DCMAKE_CXX_FLAGS="-O1 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined"
+# What a command runs with.
+SANITIZED = env -u CI TORCH_NDD_LIBRARY=$(SANITIZER)/_C.so \
+  LD_PRELOAD="$$(for name in asan ubsan stdc++; do printf '%s ' $$($(or $(CXX),g++) -print-file-name=lib$$name.so); done)" \
+  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=8000:log_path=$(SANITIZER)/report \
+  UBSAN_OPTIONS=print_stacktrace=1:log_path=$(SANITIZER)/report
+asan: $(SANITIZER)/build.ninja
 	$(BIN)/ninja -C $(SANITIZER)
 	rm -f $(SANITIZER)/report*
-	libraries=$$(for name in asan ubsan stdc++; do $(or $(CXX),g++) -print-file-name=lib$$name.so; done) && \
-	  env -u CI TORCH_NDD_LIBRARY=$(SANITIZER)/_C.so LD_PRELOAD="$$(echo $$libraries)" NDD_THREAD_BATCHES=$${NDD_THREAD_BATCHES:-20} \
-	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:log_path=$(SANITIZER)/report UBSAN_OPTIONS=print_stacktrace=1:log_path=$(SANITIZER)/report \
+	$(SANITIZED) NDD_THREAD_BATCHES=$${NDD_THREAD_BATCHES:-20} \
 	  $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --timeout 900 $(TESTS); status=$$?; \
 	  if grep -lsE 'ERROR:|runtime error:' $(SANITIZER)/report*; then cat $(SANITIZER)/report*; exit 1; fi; exit $$status
 
@@ -89,6 +93,13 @@ asan: $(VENV)/test.stamp
 FUZZ ?= images media containers tiles gpu_headers
 fuzz: $(VENV)/test.stamp build
 	for name in $(FUZZ); do $(BIN)/python tests/fuzz/$$name.py --out build/fuzz/$$name $(FUZZ_ARGS) || exit 1; done
+
+# Kernels called through torch.ops with arguments that Python never passes, in the library of `make asan`: half an hour of a core, or
+# `make fuzz-kernels FUZZ_ARGS="--only resize"`.
+fuzz-kernels: $(SANITIZER)/build.ninja
+	$(BIN)/ninja -C $(SANITIZER)
+	rm -f $(SANITIZER)/report*
+	$(SANITIZED) $(BIN)/python tests/fuzz/kernels.py --out build/fuzz/kernels $(FUZZ_ARGS)
 
 # The CUDA kernels, compiled for the CPU over an emulator that checks each access to memory (tests/emulated_cuda): no GPU and no nvcc are needed. A
 # selection again, or `make emulated-cuda EMULATED_TESTS="ops/test_reductions.py"`. Two cores build for 6 minutes the first time; the kernels of the

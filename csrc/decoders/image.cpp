@@ -34,7 +34,11 @@ void check_pixels(const ImageHeader& header, int64_t max_pixels) {
 void image_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, std::string output_type, bool adjust_orientation,
                   int64_t max_pixels, bool complete, const MaybeTensor& errors, const Tensor& shapes, const Tensor& kinds) {
   const Samples files(input, input_shapes);
-  const Reasons reasons(errors);
+  const Reasons reasons(errors, files.size());
+  check_numbers(shapes);
+  check_numbers(kinds);
+  if (shapes.dtype() != DType::int64 || kinds.dtype() != DType::int64 || shapes.numel() != 3 * files.size() || kinds.numel() != files.size())
+    fail(Error::Value, op, ": shapes and kinds must be int64, with three numbers and one for each of ", files.size(), " files");
   const DecodeOptions options{image_type_from_name(output_type), adjust_orientation, false, {}};
   auto *row = static_cast<int64_t*>(shapes.data_ptr()), *kind = static_cast<int64_t*>(kinds.data_ptr());
   ImageDecoderLease decoder;
@@ -67,7 +71,8 @@ void decode_image(const Tensor& input, const MaybeTensor& input_shapes, const Ma
                   bool adjust_orientation, bool fast_idct, int64_t cache, const MaybeTensor& errors, std::string, double, int64_t, const Tensor& out,
                   const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), images(out, out_shapes);
-  const Reasons reasons(errors);
+  check_images(op, files, images);
+  const Reasons reasons(errors, files.size());
   const DecodeOptions whole{image_type_from_name(output_type), adjust_orientation, fast_idct, {}};
   constexpr double kNanosecondsPerByte = 10;  // of output; a JPEG of 500x375 takes 500 us
   const double cost = files.size() ? kNanosecondsPerByte * static_cast<double>(images.volume(0)) : 0;

@@ -23,6 +23,12 @@ inline ImageShape shape_of(const Samples& images, int64_t i) {
   return {shape[0], shape[1], shape[2]};
 }
 
+// Throws unless there is an image of height, width and channels for each file.
+inline void check_images(const std::string& op, const Samples& files, const Samples& images) {
+  if (images.size() != files.size() || (files.size() > 0 && images.ndim() != 3))
+    fail(Error::Value, op, ": the output must have height, width and channels for each of ", files.size(), " files");
+}
+
 // Returns the options of sample i. `windows` (N, 4 or 5): y, x, height and width in the delivered image, and the scale in eighths.
 inline DecodeOptions options_of(DecodeOptions options, const MaybeTensor& windows, int64_t i) {
   if (windows) {
@@ -37,7 +43,13 @@ inline DecodeOptions options_of(DecodeOptions options, const MaybeTensor& window
 // are decoded concurrently; each writes only its own row.
 class Reasons {
  public:
-  explicit Reasons(const MaybeTensor& table) : table_(table) {}
+  Reasons(const MaybeTensor& table, int64_t samples) : table_(table) {
+    if (!table) return;
+    check_numbers(*table);
+    // A byte for the zero at the end.
+    if (table->dtype() != DType::uint8 || table->dim() != 2 || table->size(0) < samples || table->size(1) < 1)
+      fail(Error::Value, "the table of reasons must be uint8, with a row for each of ", samples, " samples");
+  }
 
   explicit operator bool() const { return table_.has_value(); }
   bool has(int64_t i) const { return table_ && *row(i); }

@@ -13,6 +13,14 @@ T number_at(const void* data, DType dtype, int64_t k) {
   return value;
 }
 
+void check_numbers(const Tensor& tensor) {
+  if (tensor.is_cuda() || !tensor.is_contiguous()) fail(Error::Value, "the numbers of an argument must be contiguous, on the CPU");
+}
+
+void fail_without_number(int64_t rows, int64_t cols, int64_t sample, int64_t column) {
+  fail(Error::Value, "an argument of ", rows, " rows of ", cols, " numbers has no number ", column, " for sample ", sample);
+}
+
 template float number_at<float>(const void*, DType, int64_t);
 template double number_at<double>(const void*, DType, int64_t);
 template int64_t number_at<int64_t>(const void*, DType, int64_t);

@@ -2,7 +2,7 @@
 // Per-sample arguments: a CPU tensor (rows, columns...) of any numeric type, with one row for all samples or one row per sample.
 //
 // The values may still be pending when a CPU kernel is called, so read them only inside the closure passed to launch_cpu. The closure copies the
-// Args, which keeps the tensor alive. Indices are not checked: the launcher must have compared rows() and cols() with the batch.
+// Args, which keeps the tensor alive. Indices are checked: a number that is not there is an error of the sample, whoever called the kernel.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,16 @@ namespace ndd {
 template <class T>
 T number_at(const void* data, DType dtype, int64_t k);
 
+// Throws unless the numbers lie one after the other in the memory of the host.
+void check_numbers(const Tensor& tensor);
+[[noreturn]] void fail_without_number(int64_t rows, int64_t cols, int64_t sample, int64_t column);
+
 template <class T>
 class Args {
  public:
   // A scalar tensor counts as one row; further dimensions are flattened into columns.
   explicit Args(const Tensor& tensor) : tensor_(tensor), data_(tensor.data_ptr()), dtype_(tensor.dtype()) {
+    check_numbers(tensor);
     rows_ = tensor.dim() > 0 ? tensor.size(0) : 1;
     cols_ = rows_ > 0 ? tensor.numel() / rows_ : 0;
   }
@@ -28,8 +33,11 @@ class Args {
   int64_t cols() const { return cols_; }
 
   T operator()(int64_t sample, int64_t column = 0) const {
-    const int64_t k = (rows_ == 1 ? 0 : sample) * cols_ + column;
-    return number_at<T>(data_, dtype_, k);
+    const int64_t row = rows_ == 1 ? 0 : sample;
+    // Not of the place alone: a column too many is a number of the next sample.
+    if (static_cast<uint64_t>(row) >= static_cast<uint64_t>(rows_) || static_cast<uint64_t>(column) >= static_cast<uint64_t>(cols_))
+      fail_without_number(rows_, cols_, sample, column);
+    return number_at<T>(data_, dtype_, row * cols_ + column);
   }
 
   // For an argument with one value per frame, or one value for all frames.

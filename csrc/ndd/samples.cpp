@@ -10,7 +10,8 @@ namespace {
 
 int64_t product(const int64_t* shape, int64_t ndim) {
   int64_t n = 1;
-  for (int64_t d = 0; d < ndim; ++d) n *= shape[d];
+  for (int64_t d = 0; d < ndim; ++d)
+    if (shape[d] < 0 || __builtin_mul_overflow(n, shape[d], &n)) fail(Error::Value, "a table of shapes has a negative extent, or too many elements");
   return n;
 }
 
@@ -18,17 +19,25 @@ int64_t product(const int64_t* shape, int64_t ndim) {
 
 Samples::Samples(const Tensor& values, const MaybeTensor& shapes) : values_(values), dtype_(values.dtype()), item_bytes_(ndd::item_bytes(dtype_)) {
   data_ = static_cast<char*>(values.data_ptr());
+  if (!values.is_contiguous()) fail(Error::Value, "a batch must be contiguous");
   auto table = std::make_shared<Table>();
   if (shapes) {
+    if (shapes->dim() != 2 || shapes->dtype() != DType::int64 || shapes->is_cuda() || !shapes->is_contiguous())
+      fail(Error::Value, "a table of shapes must be contiguous, int64 and on the CPU, with a row for each sample");
     size_ = shapes->size(0);
     ndim_ = shapes->size(1);
     const auto* rows = static_cast<const int64_t*>(shapes->data_ptr());
     table->shapes.assign(rows, rows + size_ * ndim_);
     table->offsets.resize(size_ + 1);
-    for (int64_t i = 0; i < size_; ++i) table->offsets[i + 1] = table->offsets[i] + product(rows + i * ndim_, ndim_);
-    // The last check before kernels read and write through pointers that follow from the shapes.
-    if (table->offsets[size_] > values.numel()) fail("the buffer is smaller than the shapes of its samples");
+    // The last check before kernels read and write through pointers that follow from the shapes. Of each sample, so that sums cannot overflow.
+    const int64_t most = values.numel();
+    for (int64_t i = 0; i < size_; ++i) {
+      const int64_t volume = product(rows + i * ndim_, ndim_);
+      if (volume > most - table->offsets[i]) fail("the buffer is smaller than the shapes of its samples");
+      table->offsets[i + 1] = table->offsets[i] + volume;
+    }
   } else {
+    if (values.dim() < 1) fail(Error::Value, "a batch must have an axis of samples");
     const int64_t* sizes = values.sizes();
     size_ = sizes[0];
     ndim_ = values.dim() - 1;
@@ -44,10 +53,27 @@ Samples& Samples::operator=(const Samples& other) = default;
 Samples& Samples::operator=(Samples&& other) noexcept = default;
 Samples::~Samples() = default;
 
+void Samples::fail_at(int64_t i) const {
+  fail(Error::Value, "a batch of ", size_, " samples has no sample ", i, ": the batches of a kernel differ in size");
+}
+
 std::vector<Samples> samples_of(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes) {
+  if (shapes.size() != inputs.size())
+    fail(Error::Value, "there must be a table of shapes for each of ", inputs.size(), " inputs, got ", shapes.size());
   std::vector<Samples> batches;
   for (size_t k = 0; k < inputs.size(); ++k) batches.emplace_back(inputs[k], shapes[k].dim() == 2 ? MaybeTensor(shapes[k]) : std::nullopt);
   return batches;
+}
+
+int64_t count_elements(const int64_t* shapes, int64_t samples, int64_t ndim) {
+  int64_t total = 0;
+  for (int64_t i = 0; i < samples; ++i, shapes += ndim) {
+    int64_t volume = 1;
+    for (int64_t d = 0; d < ndim; ++d)
+      if (shapes[d] < 0 || __builtin_mul_overflow(volume, shapes[d], &volume)) return -1;
+    if (__builtin_add_overflow(total, volume, &total)) return -1;
+  }
+  return total;
 }
 
 }  // namespace ndd
@@ -58,13 +84,6 @@ NDD_PLAIN_ENUM("samples.Packed", Packed, int64_t, equal = -1, too_many = -2);
 NDD_EXPORT(keep, int64_t, ndd_packed_elements, (const int64_t* shapes, int64_t samples, int64_t ndim)) {
   constexpr int64_t kExact = int64_t{1} << 53;
   if (samples > 0 && std::equal(shapes + ndim, shapes + samples * ndim, shapes)) return equal;
-  int64_t total = 0;
-  for (int64_t i = 0; i < samples; ++i, shapes += ndim) {
-    int64_t volume = 1;
-    for (int64_t d = 0; d < ndim; ++d) {
-      if (shapes[d] < 0 || __builtin_mul_overflow(volume, shapes[d], &volume)) return too_many;
-    }
-    if (__builtin_add_overflow(total, volume, &total) || total >= kExact) return too_many;
-  }
-  return total;
+  const int64_t total = ndd::count_elements(shapes, samples, ndim);
+  return total < 0 || total >= kExact ? too_many : total;
 }

@@ -14,10 +14,11 @@
 
 namespace ndd {
 
-// Cheap to copy, and keeps its tensors alive: closures hold it by value. Indices are not checked.
+// Cheap to copy, and keeps its tensors alive: closures hold it by value. Indices of samples are checked, once for each access: a kernel that torch.ops
+// calls with fewer outputs than inputs, or with fewer inputs, fails instead of reading and writing beside them.
 class Samples {
  public:
-  // `values` is (N, ...), or flat together with `shapes`, an int64 CPU tensor (N, ndim). Throws if the shapes do not fit into the buffer.
+  // `values` is (N, ...), or flat together with `shapes`, an int64 CPU tensor (N, ndim); both contiguous. Throws if the shapes do not fit into the buffer.
   Samples(const Tensor& values, const MaybeTensor& shapes);
   Samples(const Samples& other);
   Samples(Samples&& other) noexcept;
@@ -30,15 +31,16 @@ class Samples {
   DType dtype() const { return dtype_; }
   int64_t item_bytes() const { return item_bytes_; }
   bool dense() const { return dense_volume_ >= 0; }
-  const int64_t* shape(int64_t i) const { return table_->shapes.data() + (dense() ? 0 : i * ndim_); }
-  int64_t volume(int64_t i) const { return dense() ? dense_volume_ : table_->offsets[i + 1] - table_->offsets[i]; }
+  // Of dense batches without samples too.
+  const int64_t* shape(int64_t i) const { return table_->shapes.data() + (dense() ? 0 : checked(i) * ndim_); }
+  int64_t volume(int64_t i) const { return dense() ? dense_volume_ : table_->offsets[checked(i) + 1] - table_->offsets[i]; }
   // The mean number of elements per sample, for cost estimates.
   double mean_volume() const {
     if (dense()) return static_cast<double>(dense_volume_);
     return size_ > 0 ? static_cast<double>(table_->offsets[size_]) / static_cast<double>(size_) : 0.0;
   }
   // The position of sample i, in elements from the start of the buffer.
-  int64_t offset(int64_t i) const { return dense() ? i * dense_volume_ : table_->offsets[i]; }
+  int64_t offset(int64_t i) const { return i == 0 ? 0 : dense() ? checked(i) * dense_volume_ : table_->offsets[checked(i)]; }
   void* data(int64_t i) const { return data_ + offset(i) * item_bytes_; }
   const Tensor& values() const { return values_; }
 
@@ -47,12 +49,21 @@ class Samples {
     std::vector<int64_t> shapes, offsets;
   };
 
+  int64_t checked(int64_t i) const {
+    if (static_cast<uint64_t>(i) >= static_cast<uint64_t>(size_)) fail_at(i);
+    return i;
+  }
+  [[noreturn]] void fail_at(int64_t i) const;
+
   Tensor values_;
   char* data_;
   DType dtype_;
   int64_t item_bytes_, size_ = 0, ndim_ = 0, dense_volume_ = -1;
   std::shared_ptr<const Table> table_;
 };
+
+// The number of elements of samples with these shapes, a row of `ndim` extents each; -1 if there are too many for 64 bits, or if an extent is negative.
+int64_t count_elements(const int64_t* shapes, int64_t samples, int64_t ndim);
 
 // Throws unless `out` has `samples` samples of volume_of(i) elements. Python allocates outputs that fit, but torch.ops can call a kernel with others.
 template <class VolumeOf>
@@ -66,6 +77,12 @@ void check_outputs(const char* op, const Samples& out, int64_t samples, VolumeOf
 // For outputs with the shapes of the input.
 inline void check_outputs(const char* op, const Samples& out, const Samples& in) {
   check_outputs(op, out, in.size(), [&](int64_t i) { return in.volume(i); });
+}
+
+// For outputs with the shapes and the type of the input.
+inline void check_same(const char* op, const Samples& out, const Samples& in) {
+  if (out.dtype() != in.dtype()) fail(Error::Type, op, ": the output must have the type of the input");
+  check_outputs(op, out, in);
 }
 
 // The inputs of an operator that takes a list of them. The dispatcher has no lists of optional tensors: `shapes` holds a one-dimensional tensor where an

@@ -71,6 +71,7 @@ void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
   const Samples files(input, input_shapes);
   const Wanted wanted{Args<double>(rates), Args<double>(starts), Args<double>(durations)};
   wanted.check(op, files.size());
+  check_numbers(out);
   if (out.dtype() != DType::int64 || out.numel() != 4 * files.size())
     fail(Error::Value, op, ": the output must be int64 with 4 numbers for each of ", files.size(), " sounds");
   auto* row = static_cast<int64_t*>(out.data_ptr());
@@ -179,6 +180,7 @@ void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::str
   const Samples files(input, input_shapes), sounds(out, out_shapes);
   const Wanted wanted{Args<double>(rates), Args<double>(starts), Args<double>(durations)};
   wanted.check(op, files.size());
+  check_numbers(opened);
   if (opened.dtype() != DType::int64 || opened.numel() != files.size())
     fail(Error::Value, op, ": opened must be int64 with a number for each of ", files.size(), " sounds");
   if (sounds.size() != files.size() || sounds.ndim() < 1)

@@ -376,6 +376,7 @@ void decode_image_gpu(const Tensor& input, const MaybeTensor& input_shapes, cons
                       bool adjust_orientation, bool fast_idct, int64_t, const MaybeTensor& errors, std::string gpu_options, double hardware_load,
                       int64_t done, const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), images(out, out_shapes);
+  check_images(op, files, images);
   if (files.size() == 0) {
     if (done) check_cuda(cudaEventRecord(reinterpret_cast<cudaEvent_t>(done), current_cuda_stream()), op.c_str());
     return;
@@ -383,7 +384,8 @@ void decode_image_gpu(const Tensor& input, const MaybeTensor& input_shapes, cons
   const DecodeOptions whole{image_type_from_name(output_type), adjust_orientation, fast_idct, {}};
   GpuDecoders& decoders = GpuDecoders::of(current_cuda_device());
   decoders.start_engine();
-  const auto call = std::make_shared<GpuCall>(decoders, input, files, images, windows, Reasons(errors), op, whole, gpu_options, hardware_load, done);
+  const auto call =
+      std::make_shared<GpuCall>(decoders, input, files, images, windows, Reasons(errors, files.size()), op, whole, gpu_options, hardware_load, done);
   constexpr double kNanosecondsPerByte = 5;  // of output, on a CPU thread; more than a chunk's worth, so that each image is a task
   launch_cpu(op, files.size(), kNanosecondsPerByte * images.mean_volume(), {input, out}, [call](int64_t) { call->run(); });
 }

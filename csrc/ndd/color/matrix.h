@@ -110,6 +110,7 @@ static void color_matrix(const std::string& op, const Samples& in, const Samples
   const auto visit_runs = [=](int64_t i, auto visit) {
     const int64_t found = in.ndim() < 1 ? 0 : in.shape(i)[in.ndim() - 1];
     if (found != channels.in) fail(op, ": the image must have ", channels.in == 1 ? "1 channel" : "3 channels", ", sample ", i, " has ", found);
+    if (out.volume(i) != in.volume(i) / channels.in * channels.out) fail(Error::Value, op, ": sample ", i, " of the output has a wrong size");
     pointwise_detail::for_each_run(op, in, out, i, columns, make_matrix, visit);
   };
 #ifdef NDD_CUDA

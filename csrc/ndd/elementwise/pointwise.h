@@ -255,6 +255,7 @@ template <class Make>
 static void pointwise(const std::string& op, const Samples& in, const Samples& out, std::initializer_list<const Args<float>*> arguments,
                       Make make_functor) {
   using namespace pointwise_detail;
+  check_outputs(op.c_str(), out, in);
   const int64_t columns = frame_arguments(arguments);
 #ifdef __CUDACC__
   if (in.values().is_cuda()) {

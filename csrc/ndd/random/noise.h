@@ -179,6 +179,7 @@ void launch_gpu(const std::string& op, const std::vector<Run<F>>& runs, DType dt
 template <class Make>
 static void add_noise(const std::string& op, const Tensor& words, const Samples& in, const Samples& out, double nanoseconds, Make make_functor) {
   using namespace noise_detail;
+  check_same(op.c_str(), out, in);
   const int64_t* drawn = drawn_words(op, words);
 #ifdef __CUDACC__
   if (in.values().is_cuda()) return launch_gpu(op, make_runs(drawn, in, out, make_functor), in.dtype());

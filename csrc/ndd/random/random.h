@@ -148,7 +148,8 @@ void launch_gpu(const std::string& op, const std::vector<Run<F>>& runs, DType dt
 // The words drawn for a call.
 inline const int64_t* drawn_words(const std::string& op, const Tensor& words) {
   // Philox(words, sample) reads four.
-  if (words.numel() < 4) fail(Error::Value, op, ": rng gave too few words");
+  if (words.numel() < 4 || words.dtype() != DType::int64) fail(Error::Value, op, ": rng gave too few words");
+  check_numbers(words);
   return static_cast<const int64_t*>(words.data_ptr());
 }
 

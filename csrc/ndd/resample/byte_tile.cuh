@@ -11,7 +11,9 @@
 //
 // Guarantees: inputs and outputs may have any alignment, and no byte outside the sample is read.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "ndd/resample/normalized.cuh"
@@ -89,13 +91,15 @@ struct ByteTable {
     weights = static_cast<int64_t>(numbers.size());
     const int parts = t.fine() ? 2 : 1;
     numbers.resize(numbers.size() + static_cast<size_t>(t.axis.out * steps * parts * 2));
-    auto* const pairs = reinterpret_cast<int16_t*>(numbers.data() + weights);
+    // Bytes, because what is stored as int16 must not be read or cleared as int32 in between.
+    auto* const pairs = reinterpret_cast<char*>(numbers.data() + weights);
+    const auto store = [&](int64_t place, int16_t weight) { std::memcpy(pairs + place * 2, &weight, sizeof weight); };
     for (int64_t i = 0; i < t.axis.out; ++i) {
       const int32_t shift = t.start[i] - 4 * numbers[static_cast<size_t>(starts + i)];
       for (int32_t k = 0; k < t.count[i]; ++k) {
-        int16_t* const to = pairs + (i * steps + (shift + k) / 4) * parts * 4 + (shift + k) % 4;
-        to[0] = t.weight16[static_cast<size_t>(i * t.stride + k)];
-        if (parts == 2) to[4] = t.fine16[static_cast<size_t>(i * t.stride + k)];
+        const int64_t to = (i * steps + (shift + k) / 4) * parts * 4 + (shift + k) % 4;
+        store(to, t.weight16[static_cast<size_t>(i * t.stride + k)]);
+        if (parts == 2) store(to + 4, t.fine16[static_cast<size_t>(i * t.stride + k)]);
       }
     }
     for (int n = 0; n < 4; ++n) {

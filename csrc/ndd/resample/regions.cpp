@@ -65,6 +65,7 @@ void resample_together(std::vector<Region>& regions, int64_t count) {
     right = std::max(right, region.columns.last);
     bytes += region.mixed_bytes();
   }
+  // Of slot 4, as the rows between the passes in two_passes.cpp; turned_rows() has slot 0.
   uint8_t* mixed = scratch<uint8_t>(4, bytes);
   for (int64_t i = 0; i < count; mixed += regions[i++].mixed_bytes()) regions[i].mixed = mixed;
   for (int64_t next = top; next < bottom; next += row_lanes::kRows) {
@@ -97,6 +98,7 @@ void resample_regions(const ResampleJob* jobs, int64_t count) {
     }
     if (bytes + regions[together].mixed_bytes() > kMixedBytes) {
       resample_together(regions, together);
+      // The region that did not fit begins the next group. Its tables are swapped, not copied; those of the old one are overwritten later.
       std::swap(regions[0], regions[together]);
       together = bytes = 0;
     }

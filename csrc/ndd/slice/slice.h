@@ -113,8 +113,12 @@ Slice window_slice(const void* in, const int64_t* in_shape, void* out, const int
   Slice slice;
   slice.in = in;
   slice.out = out;
+  unsigned taken = 0;
   for (int d = 0; d < ndim; ++d) {
     const int a = order ? order[d] : d;
+    // An axis that is not there, or is there twice, would be read beside the array.
+    if (a < 0 || a >= ndim || (taken >> a & 1) != 0) fail(Error::Value, "the axes of a slice must be those of its input in some order");
+    taken |= 1u << a;
     slice.add_axis(out_shape[d], in_shape[a], strides[a], start(a), mirrored(a));
   }
   return slice;
@@ -139,6 +143,19 @@ void run_slice_cpu(const Slice& slice, const Channel* channels, DType in, DType 
 // csrc/ndd/slice/slice.cu
 void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DType out);
 
+// Throws unless a slice lies in the memory of the output. Kernels find its place from shapes that only Python has compared.
+inline void check_inside(const std::string& op, const Slice& slice, const char* begin, const char* end, int64_t item_bytes) {
+  int64_t first = 0, last = 0;
+  for (int d = 0; d < slice.ndim; ++d) {
+    if (slice.extent[d] <= 0) return;
+    const int64_t way = (slice.extent[d] - 1) * slice.out_stride[d];
+    (way < 0 ? first : last) += way;
+  }
+  const char* const out = static_cast<const char*>(slice.out);
+  if (first < -((out - begin) / item_bytes) || last >= (end - out) / item_bytes)
+    fail(Error::Value, op, ": the output is smaller than what is written to it");
+}
+
 // The largest result that is kept in the caches. 16 VGA images exceed it: flipping them vertically takes 0.4 ms instead of 1.0 when they are written
 // past the caches.
 constexpr double kCachedBytes = 12 << 20;
@@ -147,11 +164,16 @@ constexpr double kCachedBytes = 12 << 20;
 // only moved.
 template <class Make>
 static void run_slices(const std::string& op, int64_t samples, const Samples& in, const Samples& out, bool copies, Make make) {
+  const auto* const begin = static_cast<const char*>(out.values().data_ptr());
+  const char* const end = begin + out.values().numel() * out.item_bytes();
 #ifdef NDD_CUDA
   if (in.values().is_cuda()) {
     SliceBatch batch;
     for (int64_t i = 0; i < samples; ++i) make(i, batch);
-    for (Slice& slice : batch.slices) slice.set_out_strides();
+    for (Slice& slice : batch.slices) {
+      slice.set_out_strides();
+      check_inside(op, slice, begin, end, out.item_bytes());
+    }
     return launch_slices(op, batch, in.dtype(), out.dtype());
   }
 #endif
@@ -166,6 +188,7 @@ static void run_slices(const std::string& op, int64_t samples, const Samples& in
     make(i, batch);
     for (Slice& slice : batch.slices) {
       slice.set_out_strides();
+      check_inside(op, slice, begin, end, out.item_bytes());
       slice.cached = slice.cached || cached;
       run_slice_cpu(slice, batch.channels.data() + slice.channels, in.dtype(), out.dtype());
     }

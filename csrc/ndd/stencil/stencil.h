@@ -85,6 +85,8 @@ struct SpatialAxes {
   }
 
   Grid grid(const Samples& in, int64_t i) const {
+    if (first < 0 || spatial < 1 || spatial > 3 || first + spatial > in.ndim())
+      fail(Error::Value, "images of ", in.ndim(), " dimensions do not have the ", spatial, " axes from ", first, " on");
     const int64_t* shape = in.shape(i) + first;
     Grid grid;
     grid.width = shape[spatial - 1];

@@ -40,7 +40,7 @@ cudaError_t find_stream(Streams& pool, void** found) {
 }  // namespace ndd
 #endif
 
-// Stores a stream of a device, or null in a build without CUDA. Returns null, or why there is none.
+// Stores a stream of a device, which must be the current one, or null in a build without CUDA. Returns null, or why there is none.
 NDD_EXPORT(keep, const char*, ndd_cuda_stream, ([[maybe_unused]] int device, void** stream)) {
   *stream = nullptr;
 #ifdef USE_CUDA
@@ -48,12 +48,7 @@ NDD_EXPORT(keep, const char*, ndd_cuda_stream, ([[maybe_unused]] int device, voi
   static auto* pools = new std::map<int, ndd::Streams>;
   const std::lock_guard<std::mutex> lock(*mutex);
   const ndd::OutsideCapture relaxed;
-  int current = 0;
-  cudaError_t error = cudaGetDevice(&current);
-  if (error == cudaSuccess && (error = cudaSetDevice(device)) == cudaSuccess) {
-    error = ndd::find_stream((*pools)[device], stream);
-    cudaSetDevice(current);
-  }
+  const cudaError_t error = ndd::find_stream((*pools)[device], stream);
   if (error != cudaSuccess) {
     cudaGetLastError();  // or the next launch would report it as its own
     return cudaGetErrorString(error);

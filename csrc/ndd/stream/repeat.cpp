@@ -124,20 +124,6 @@ MaybeTensor output_of(const Form& form, const std::vector<int64_t>& shape) {
   }
 }
 
-// The number of elements of samples with these shapes; -1 if there are too many, or if an extent is negative.
-int64_t count_elements(const Tensor& shapes) {
-  const auto* row = static_cast<const int64_t*>(shapes.data_ptr());
-  const int64_t ndim = shapes.size(1);
-  int64_t total = 0;
-  for (int64_t i = 0; i < shapes.size(0); ++i, row += ndim) {
-    int64_t volume = 1;
-    for (int64_t d = 0; d < ndim; ++d)
-      if (row[d] < 0 || __builtin_mul_overflow(volume, row[d], &volume)) return -1;
-    if (__builtin_add_overflow(total, volume, &total)) return -1;
-  }
-  return total;
-}
-
 Again run(const Plan& plan, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
   std::vector<int64_t> resized;
   if (plan.sized >= 0) {
@@ -145,7 +131,8 @@ Again run(const Plan& plan, const std::vector<Tensor>& tensors, const std::vecto
     resized[0] = tensors[static_cast<size_t>(plan.sized)].size(0);
   }
   if (plan.packed >= 0) {
-    resized = {count_elements(tensors[static_cast<size_t>(plan.packed)])};
+    const Tensor& shapes = tensors[static_cast<size_t>(plan.packed)];
+    resized = {count_elements(static_cast<const int64_t*>(shapes.data_ptr()), shapes.size(0), shapes.size(1))};
     if (resized[0] < 0) return {std::nullopt, 0};  // the ordinary call raises the error
   }
   const MaybeTensor out = output_of(*plan.output, resized.empty() ? plan.output->shape : resized);

@@ -37,6 +37,8 @@ class WarpImages {
              int64_t spatial, bool frames, bool fades = false)
       : op_(op), in_(in), out_(out), border_(border), first_(first_spatial), spatial_(spatial), lead_(out.ndim() - in.ndim()), frames_(frames),
         fades_(fades) {
+    if (first_ < 0 || first_ + spatial_ > in.ndim() || (lead_ != 0 && lead_ != 1))
+      fail(Error::Value, op, ": the images do not have the axes that are warped, or the output has others");
     if (fill) fill_ = std::make_shared<Args<float>>(*fill);
   }
 
@@ -81,6 +83,10 @@ class WarpImages {
       out_volume *= item.size[d];
     }
     if (in_volume == 0 && out_volume > 0) refuse(i, "the input has no pixels");
+    // On the CPU an item stands for all planes of its frame.
+    const int64_t of_frame = planes(i), images = of_frame > 0 ? (k / of_frame + 1) * of_frame : 0;
+    if (images * out_volume > out_.volume(i) || (lead_ > 0 ? of_frame : images) * in_volume > in_.volume(i))
+      refuse(i, "the output must have the frames and channels of the input");
     item.src.data = static_cast<const char*>(in_.data(i)) + (lead_ > 0 ? k % planes(i) : k) * in_volume * in_.item_bytes();
     item.out = static_cast<char*>(out_.data(i)) + k * out_volume * out_.item_bytes();
     return item;

@@ -57,11 +57,11 @@ __device__ __forceinline__ int64_t quotient(int64_t a, int64_t b) {
   return ((a | b) >> 32) == 0 ? int64_t{static_cast<uint32_t>(a) / static_cast<uint32_t>(b)} : a / b;
 }
 
-// The taps of an output that lie within a signal.
+// The taps of an output that lie within a signal. None of an output behind its end, which may be more than 2^31 elements away.
 struct Taps {
   int32_t begin, end;
   __device__ Taps(const Run& run, int64_t first)
-      : begin(static_cast<int32_t>(first < 0 ? -first : 0)), end(static_cast<int32_t>(min(run.length - first, run.table.taps))) {}
+      : begin(static_cast<int32_t>(first < 0 ? -first : 0)), end(static_cast<int32_t>(max(min(run.length - first, run.table.taps), int64_t{0}))) {}
 };
 
 // Output `o` of a channel whose first element is `signal`, with interpolated weights. Elements are `step` apart.

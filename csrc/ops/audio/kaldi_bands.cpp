@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "ndd/args.h"
 #include "ndd/kernel.h"
 #include "ndd/simd.h"
 #include "ops/audio/lanes.h"
@@ -261,6 +262,10 @@ void fill_sample(const Job& job, int64_t i) {
 // `window` is float64 (length), `filters` float64 (257, bands), `output` float32 (N, rows, bands), with rows of zeros behind the frames of each sound.
 void kaldi_bands(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& window, const Tensor& filters, int64_t window_step,
                  const Tensor& output) {
+  if (output.dim() != 3 || !output.is_contiguous() || filters.dim() != 2)
+    fail(Error::Value, "kaldi_bands: the output must have samples, rows and bands, and the filters bins and bands");
+  check_numbers(window);
+  check_numbers(filters);
   auto job =
       std::make_shared<Job>(Job{Samples(input, input_shapes), static_cast<float*>(output.data_ptr()), output.size(1), window_step, {}, {}, {}});
   if (job->in.dtype() != DType::float32 || output.dtype() != DType::float32) fail(Error::Type, "kaldi_bands: sounds must be float32");

@@ -101,8 +101,7 @@ void mask_along(const Tensor& input, const MaybeTensor& input_shapes, int64_t ax
   const Args<float> widths(widest), probabilities(probability), mask_values(value);
   if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": axis must be from 0 to ", in.ndim() - 1, ", got ", axis);
   if (count < 0 || count > kMaxMasks) fail(Error::Value, op, ": num_masks must be 0 to 64, got ", count);
-  if (in.dtype() != out.dtype()) fail(Error::Type, op, ": the output must have the type of the input");
-  check_outputs(op, out, in);
+  check_same(op, out, in);
   check_rows(op, "the widest mask", widths, in.size());
   check_rows(op, "p", probabilities, in.size());
   check_rows(op, "mask_value", mask_values, in.size());

@@ -40,9 +40,10 @@ inline Masks draw_masks(Philox stream, int64_t count, float widest, float probab
     // Drawn before the width is rounded down, as in torchaudio: a mask never leaves the extent.
     const float begin = begin_draw * (static_cast<float>(extent) - width);
     if (!(apply_draw < probability)) continue;
-    // A float product may round up to the extent itself.
-    masks.begin[m] = std::min<int32_t>(static_cast<int32_t>(begin), static_cast<int32_t>(extent));
-    masks.end[m] = std::min<int32_t>(masks.begin[m] + static_cast<int32_t>(width), static_cast<int32_t>(extent));
+    // A float product may round up to the extent itself, and the float of the extent to 2^31.
+    const int64_t first = std::min(static_cast<int64_t>(begin), extent);
+    masks.begin[m] = static_cast<int32_t>(first);
+    masks.end[m] = static_cast<int32_t>(std::min(first + static_cast<int64_t>(width), extent));
   }
   return masks;
 }

@@ -315,7 +315,7 @@ void nonsilent_region(const Tensor& input, const MaybeTensor& input_shapes, doub
   const Samples in(input, input_shapes);
   if (window_length < 1) fail("nonsilent_region: window_length must be positive, got ", window_length);
   for (const Tensor* result : {&begin, &length})
-    if (result->dtype() != DType::int32 || result->numel() != in.size())
+    if (result->dtype() != DType::int32 || result->numel() != in.size() || !result->is_contiguous())
       fail(Error::Value, "nonsilent_region: the results must be int32 with a number for each of ", in.size(), " samples");
   const Silence silence{window_length, std::pow(10.0, cutoff_db / 10.0), reference_power};
 #ifdef __CUDACC__

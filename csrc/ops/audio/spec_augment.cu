@@ -59,6 +59,7 @@ NDD_HD Taps<W> taps_of(const Warp& warp, int64_t frame) {
   const bool is_after = frame >= warp.target;
   const int64_t begin = is_after ? warp.center : 0, frames = is_after ? warp.used - warp.center : warp.center;
   const int64_t place = is_after ? frame - warp.target : frame, resized = is_after ? warp.used - warp.target : warp.target;
+  // One frame with the weight 1, for what is only moved: a side that keeps its length, and what lies behind both.
   Taps<W> taps{frame, 1, {1}};
   if (frame >= warp.used || frames == resized) {
     if (frame < warp.used) taps.first = begin + place;
@@ -184,6 +185,7 @@ __global__ void __launch_bounds__(kThreads) warp_gpu(const __grid_constant__ Tab
     const int64_t features = run.features, used = run.draws.is_changed ? run.draws.warp.used : 0;
     for (int64_t tile = blockIdx.x; tile < run.tiles(); tile += gridDim.x) {
       const int64_t first = tile * kFrames, frames = min(run.frames - first, int64_t{kFrames});
+      // Found once for all features of a frame: the divisions and kernels in doubles take longer than four loads.
       if (threadIdx.x < frames) {
         const int64_t t = first + threadIdx.x;
         if (t < used) taps[threadIdx.x] = taps_of<Weight<T>>(run.draws.warp, t);
@@ -218,6 +220,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t r = blockIdx.y; r < count; r += gridDim.y) {
     const Run& run = runs[r];
     const int64_t features = run.features, used = run.draws.is_changed ? run.draws.warp.used : 0;
+    // Every block adds up the few sums again, in the same order: a launch for the mean alone would take longer.
     double sum = 0.0;
     for (int64_t tile = threadIdx.x; tile < run.tiles(); tile += kThreads) sum += sums[r * tiles + tile];
     sum = reduce_block(shared, sum, [](double a, double b) { return a + b; });

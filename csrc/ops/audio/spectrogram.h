@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ndd/args.h"
 #include "ndd/kernel.h"
 #include "ops/audio/fft.h"
 
@@ -71,6 +72,7 @@ inline SpectrogramJob spectrogram_job(const Tensor& input, const MaybeTensor& in
     if (job.out.volume(i) < count * job.plan->bins()) fail("spectrogram: the output is too small");
   }
   if (window) {
+    check_numbers(*window);
     if (window->numel() != window_length || window->dtype() != DType::float32)
       fail(Error::Value, "spectrogram: window_fn must have window_length values, float32");
     const auto* values = static_cast<const float*>(window->data_ptr());

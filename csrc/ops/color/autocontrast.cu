@@ -343,6 +343,7 @@ void autocontrast_gpu(const Samples& in, const Samples& out, int64_t leading, bo
 void autocontrast(const Tensor& input, const MaybeTensor& input_shapes, int64_t leading, bool interleaved, const Tensor& output,
                   const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_same("autocontrast", out, in);
 #ifdef __CUDACC__
   if (input.is_cuda()) return autocontrast_gpu(in, out, leading, interleaved);
 #endif

@@ -79,6 +79,8 @@ void apply(const Arguments& arguments, const Image& image, const Step& step, con
 void byte_steps_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& steps, const Tensor& fill_value, int64_t interp_type,
                     int64_t border, bool fades, bool planar, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  if (in.dtype() != DType::uint8) fail(Error::Type, "byte_steps: images must be uint8");
+  check_same("byte_steps", out, in);
   const Arguments arguments(in, steps, fill_value, interp_type, border, fades, planar);
   launch_cpu("byte_steps", in.size(), kNanosecondsPerElement * static_cast<double>(arguments.turns()) * in.mean_volume(), {}, [=](int64_t i) {
     static thread_local std::vector<uint8_t> buffers[2];

@@ -318,6 +318,8 @@ class Launcher {
 void byte_steps_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& steps, const Tensor& fill_value, int64_t interp_type,
                      int64_t border, bool fades, bool planar, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  if (in.dtype() != DType::uint8) fail(Error::Type, "byte_steps: images must be uint8");
+  check_same("byte_steps", out, in);
   Launcher(Arguments(in, steps, fill_value, interp_type, border, fades, planar), in, out).launch();
 }
 

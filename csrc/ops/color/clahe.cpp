@@ -160,6 +160,7 @@ void clahe_sample(const Tiling& t, int64_t channels, bool luma_only, const uint8
 void clahe_cpu(const Tensor& input, const MaybeTensor& input_shapes, double clip_limit, bool luma_only, int64_t tiles_x, int64_t tiles_y,
                const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_arguments(in, out, tiles_y, tiles_x);
   launch_cpu("clahe", in.size(), kNanosecondsPerElement * in.mean_volume(), {}, [=](int64_t i) {
     const int64_t* shape = in.shape(i);
     if (shape[2] != 1 && shape[2] != 3) fail(Error::Value, "clahe: images have 1 or 3 channels, sample ", i, " has ", shape[2]);

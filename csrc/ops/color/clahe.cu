@@ -258,6 +258,7 @@ __global__ void from_lab_gpu(const Colors* colors, int64_t count, const LabTable
 void clahe_cuda(const Tensor& input, const MaybeTensor& input_shapes, double clip_limit, bool luma_only, int64_t tiles_x, int64_t tiles_y,
                 const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_arguments(in, out, tiles_y, tiles_x);
   std::vector<Image> images;
   std::vector<Colors> colors;
   int64_t max_pixels = 0, converted = 0, tables = 0;

@@ -9,9 +9,20 @@
 #include <vector>
 
 #include "ndd/elementwise/lut.h"
+#include "ndd/error.h"
 #include "ndd/hd.h"
+#include "ndd/samples.h"
 
 namespace ndd::clahe {
+
+inline void check_arguments(const Samples& in, const Samples& out, int64_t tiles_y, int64_t tiles_x) {
+  if (in.dtype() != DType::uint8 || in.ndim() != 3) fail(Error::Value, "clahe: images must be uint8, with height, width and channels");
+  check_same("clahe", out, in);
+  // The tables of all tiles are in memory at the same time, 256 bytes each.
+  constexpr int64_t kMaxTiles = 1 << 20;
+  if (tiles_y < 1 || tiles_x < 1 || tiles_y > kMaxTiles || tiles_x > kMaxTiles || tiles_y * tiles_x > kMaxTiles)
+    fail(Error::Value, "clahe: there must be 1 to ", kMaxTiles, " tiles, got ", tiles_y, " times ", tiles_x);
+}
 
 // The tiles of an image of one channel. If its size is not a multiple of the tiling in one direction, it is extended by reflection in both, as in OpenCV.
 struct Tiling {

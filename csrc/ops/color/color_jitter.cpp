@@ -145,6 +145,7 @@ void color_jitter_cpu(const Tensor& input, const MaybeTensor& input_shapes, cons
                       const MaybeTensor& saturation, const MaybeTensor& hue, const Tensor& order, bool planar, bool frames, const Tensor& output,
                       const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_same("color_jitter", out, in);
   const Arguments arguments(brightness, contrast, saturation, hue, order);
   const ColorImages images{planar, frames};
   const Levels levels(in.dtype());

@@ -211,6 +211,7 @@ void color_jitter_cuda(const Tensor& input, const MaybeTensor& input_shapes, con
                        const MaybeTensor& saturation, const MaybeTensor& hue, const Tensor& order, bool planar, bool frames, const Tensor& output,
                        const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_same("color_jitter", out, in);
   const Arguments arguments(brightness, contrast, saturation, hue, order);
   const ColorImages images{planar, frames};
   std::vector<Run> runs;

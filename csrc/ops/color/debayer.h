@@ -177,7 +177,13 @@ struct Mosaics {
 
   Mosaics(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& blue_position, int64_t algorithm, int64_t first, const Tensor& output,
           const MaybeTensor& output_shapes)
-      : in(input, input_shapes), out(output, output_shapes), blue(blue_position), algorithm(static_cast<Algorithm>(algorithm)), first(first) {}
+      : in(input, input_shapes), out(output, output_shapes), blue(blue_position), algorithm(static_cast<Algorithm>(algorithm)), first(first) {
+    if ((first != 0 && first != 1) || (in.ndim() != first + 2 && in.ndim() != first + 3))
+      fail(Error::Value, "debayer: a mosaic has height and width");
+    if ((in.dtype() != DType::uint8 && in.dtype() != DType::uint16) || out.dtype() != in.dtype())
+      fail(Error::Type, "debayer: mosaics must be uint8 or uint16, and the output must have their type");
+    check_outputs("debayer", out, in.size(), [&](int64_t i) { return in.volume(i) * channels(); });
+  }
 
   int64_t frames(int64_t i) const { return first ? in.shape(i)[0] : 1; }
   int64_t height(int64_t i) const { return in.shape(i)[first]; }

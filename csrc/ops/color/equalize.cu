@@ -120,6 +120,8 @@ void map_equalized(const uint8_t* in, int64_t pixels, int64_t channels, bool ste
 void equalize(const Tensor& input, const MaybeTensor& input_shapes, int64_t leading, bool interleaved, bool stepped, const Tensor& output,
               const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  if (in.dtype() != DType::uint8) fail(Error::Type, "equalize", ": images must be uint8");
+  check_same("equalize", out, in);
 #ifdef __CUDACC__
   if (input.is_cuda()) return equalize_gpu(in, out, leading, interleaved, stepped);
 #endif

@@ -119,7 +119,11 @@ struct Frames {
   int64_t first;  // 1 for sequences
 
   Frames(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& quality, const Tensor& output, const MaybeTensor& output_shapes)
-      : in(input, input_shapes), out(output, output_shapes), qualities(quality), first(in.ndim() - 3) {}
+      : in(input, input_shapes), out(output, output_shapes), qualities(quality), first(in.ndim() - 3) {
+    if (in.dtype() != DType::uint8 || (first != 0 && first != 1))
+      fail(Error::Value, "jpeg_compression_distortion: images must be uint8, with height, width and channels, or frames of such images");
+    check_same("jpeg_compression_distortion", out, in);
+  }
 
   int64_t count(int64_t i) const { return first ? in.shape(i)[0] : 1; }
   int64_t height(int64_t i) const { return in.shape(i)[first]; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "ndd/args.h"
 #include "ndd/elementwise/lut.h"
 #include "ndd/kernel.h"
 #include "ndd/samples.h"
@@ -57,7 +58,9 @@ void level_tables(const Tensor& input, const MaybeTensor& input_shapes, const Te
                   const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   if (in.dtype() != DType::uint8 || out.dtype() != DType::uint8 || tables.dtype() != DType::uint8) fail("level_tables: images must be uint8");
+  check_outputs("level_tables", out, in);
   if (in.size() == 0) return;
+  check_numbers(tables);
   if (tables.dim() != 2 || tables.size(1) == 0 || tables.size(0) != in.size() || tables.size(1) % kLevels != 0)
     fail("level_tables: expected a table of ", kLevels, " levels for each of ", in.size(), " samples");
 #ifdef __CUDACC__

@@ -74,6 +74,7 @@ inline Steps read_steps(const Args<double>& numbers, int64_t i, int64_t channels
 
 inline void check_arguments(const Samples& in, const Samples& out, const Args<double>& numbers) {
   if (in.dtype() != DType::uint8 || out.dtype() != DType::uint8) fail("opencv_colors: images must be uint8");
+  check_outputs("opencv_colors", out, in);
   const int64_t samples = in.size();
   if (samples == 0) return;
   if (numbers.rows() != samples || numbers.cols() % kNumbers != 0 || numbers.cols() > kMaxSteps * kNumbers)

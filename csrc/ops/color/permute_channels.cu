@@ -97,6 +97,7 @@ void permute_gpu(const Samples& in, const Samples& out, int64_t axis, const Perm
 void permute_channels(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& permutation, int64_t axis, bool pixels_of_three,
                       const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  if (axis < 0 || axis >= in.ndim()) fail(Error::Value, "permute_channels: axis must be from 0 to ", in.ndim() - 1, ", got ", axis);
   const Permutation order{Args<int64_t>(permutation)};
   if (pixels_of_three) {  // a permutation matrix copies exactly, and the matrix driver has vector loops for pixels of three
     return color_matrix("permute_channels", in, out, 3, 3, {}, [=](int64_t i, int64_t) {
@@ -106,6 +107,7 @@ void permute_channels(const Tensor& input, const MaybeTensor& input_shapes, cons
       return matrix;
     });
   }
+  check_same("permute_channels", out, in);
 #ifdef __CUDACC__
   if (input.is_cuda()) return permute_gpu(in, out, axis, order);
 #endif

@@ -98,6 +98,10 @@ void pixel_chain(const Tensor& input, const MaybeTensor& shapes, const std::vect
                  bool horizontal, const MaybeTensor& mirror, bool vertical, const MaybeTensor& upside_down, const MaybeTensor& mean,
                  const MaybeTensor& std, double scale, double shift, const std::string& output_layout, const Tensor& output) {
   const Samples in(input, shapes), out(output, shapes);
+  std::string axes = output_layout;
+  std::sort(axes.begin(), axes.end());
+  if (in.ndim() != 3 || axes != "CHW") fail(Error::Value, "pixel_chain: images have height, width and channels, and so has the output in some order");
+  check_outputs("pixel_chain", out, in);
   std::vector<Stage> parsed_stages;
   DType last = in.dtype();  // of what the stages have made
   if (!stages.empty() && last != DType::uint8 && last != DType::float32) fail("pixel_chain: images must be uint8 or float32");

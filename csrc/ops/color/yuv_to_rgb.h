@@ -236,6 +236,7 @@ inline Frame frame_of(const Tensor& luma, const Tensor& blue, const Tensor& red,
   if (!bytes && luma.dtype() != DType::uint16) fail(op, "samples must be uint8 or uint16");
   if (bytes ? bits != 8 : bits < 9 || bits > 16) fail(op, "samples of ", bits, " bits do not have this type");
   if (matrix < 0 || matrix >= static_cast<int64_t>(std::size(kContributions))) fail(op, "unknown matrix ", matrix);
+  if (luma.dim() != 2 || blue.dim() != 2) fail(op, "a plane must have rows and columns");
   const int64_t height = luma.size(0), width = luma.size(1), rows = blue.size(0), columns = blue.size(1);
   if (height < 1 || width < 1 || height > (1 << 20) || width > (1 << 20)) fail(op, "frames of ", height, "x", width, " are not supported");
   for (const Tensor* chroma : {&blue, &red})

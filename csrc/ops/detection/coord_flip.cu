@@ -25,6 +25,7 @@ void coord_flip(const Tensor& input, const MaybeTensor& input_shapes, const Tens
   const std::vector<Args<float>> centers{Args<float>(center_x), Args<float>(center_y), Args<float>(center_z)};
   const std::vector<Args<int64_t>> flips{Args<int64_t>(flip_x), Args<int64_t>(flip_y), Args<int64_t>(flip_z)};
   const Samples in(input, input_shapes);
+  if (in.ndim() != 2) fail(Error::Value, "coord_flip: the input must have rows and columns");
   const std::string axes = layout.empty() ? "xyz" : layout;
   const auto width = [in](int64_t i) { return in.shape(i)[1]; };
   for (int64_t i = 0; i < (in.dense() ? std::min<int64_t>(in.size(), 1) : in.size()); ++i)

@@ -44,6 +44,8 @@ __global__ void run_gpu(const __grid_constant__ TableRows<RowsRun<F>> runs, int6
 // make(i) is the function of sample i, width(i) how many floats its rows have. All samples in one launch.
 template <class Make, class Width>
 static void map_rows(const std::string& op, const Samples& in, const Samples& out, Width width, Make make) {
+  if (in.dtype() != DType::float32) fail(Error::Type, op, ": the numbers must be float32");
+  check_same(op.c_str(), out, in);
   const auto run_of = [=](int64_t i) {
     const int64_t n = width(i);
     return RowsRun<decltype(make(i))>{static_cast<const float*>(in.data(i)), static_cast<float*>(out.data(i)), n > 0 ? in.volume(i) / n : 0, n,

@@ -16,6 +16,7 @@ constexpr double kNanosecondsPerElement = 0.3;
 void gaussian_blur_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& sigma, const Tensor& window_size, bool exact,
                        int64_t first_spatial, int64_t spatial, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_outputs("gaussian_blur", out, in);
   const gaussian_blur::Arguments arguments(sigma, window_size, {first_spatial, spatial});
   const double cost = kNanosecondsPerElement * in.mean_volume();
   launch_cpu("gaussian_blur", in.size(), cost, {input}, [=](int64_t i) {

@@ -14,6 +14,7 @@ namespace {
 void gaussian_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& sigma, const Tensor& window_size, bool,
                         int64_t first_spatial, int64_t spatial, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_outputs("gaussian_blur", out, in);
   const gaussian_blur::Arguments arguments(sigma, window_size, {first_spatial, spatial});
   std::vector<SeparableImage> images;
   // Most images have the windows of the previous one: recomputing them for each of 64 images takes as long as all the rest of the launch.

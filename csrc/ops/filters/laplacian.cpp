@@ -89,6 +89,7 @@ void laplacian_cpu(const Tensor& input, const MaybeTensor& input_shapes, const M
                    const Tensor& window_size, bool normalized_kernel, int64_t first_spatial, int64_t spatial, const Tensor& output,
                    const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_outputs("laplacian", out, in);
   const laplacian::Arguments arguments(scale, smoothing_size, window_size, normalized_kernel, {first_spatial, spatial});
   launch_cpu("laplacian", in.size(), kNanosecondsPerElement * in.mean_volume(), {input}, [=](int64_t i) {
     const Grid grid = arguments.axes.grid(in, i);

@@ -57,6 +57,7 @@ void laplacian_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
                     const Tensor& window_size, bool normalized_kernel, int64_t first_spatial, int64_t spatial, const Tensor& output,
                     const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_outputs("laplacian", out, in);
   const laplacian::Arguments arguments(scale, smoothing_size, window_size, normalized_kernel, {first_spatial, spatial});
   std::vector<Image> small, large;  // decided per image: the two algorithms round differently, and a result must not depend on the batch
   std::vector<laplacian::Sum> sums;

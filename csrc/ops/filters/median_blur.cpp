@@ -170,6 +170,7 @@ double nanoseconds(const Samples& in) { return in.mean_volume() * static_cast<do
 void median_blur_cpu(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& window_size, int64_t first_spatial, const Tensor& output,
                      const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_same("experimental.median_blur", out, in);
   const Arguments arguments{AxisArgs<int64_t>("experimental.median_blur", window_size), {first_spatial, 2}};
   launch_cpu("experimental.median_blur", in.size(), nanoseconds(in), {input}, [=](int64_t i) {
     const Grid grid = arguments.axes.grid(in, i);

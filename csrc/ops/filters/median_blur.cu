@@ -335,6 +335,7 @@ __global__ void __launch_bounds__(256) median_kernel(const __grid_constant__ Tab
 void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& window_size, int64_t first_spatial, const Tensor& output,
                       const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_same("experimental.median_blur", out, in);
   const Arguments arguments{AxisArgs<int64_t>("experimental.median_blur", window_size), {first_spatial, 2}};
   std::vector<Image> images;  // those that fit in no tile
   std::vector<stencil::WindowImage> tiled;

@@ -184,6 +184,7 @@ void morphology_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
                      int64_t border, int64_t first_spatial, const Tensor& output, const MaybeTensor& output_shapes) {
   constexpr const char* op = morphology::kName<maximum>;
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_same(op, out, in);
   const morphology::Arguments arguments{op,         AxisArgs<int64_t>(op, anchor), AxisArgs<int64_t>(op, mask_size),
                                         iterations, static_cast<Border>(border),   {first_spatial, 2}};
   std::vector<Image> images, squares;  // `images` fit in no tile

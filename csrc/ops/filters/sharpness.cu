@@ -121,6 +121,7 @@ __global__ void __launch_bounds__(kThreads) run_gpu(const __grid_constant__ Tabl
 void sharpness(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& factor, int64_t first, const Tensor& output,
                const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_same("sharpness", out, in);
   const AxisArgs<double> factors("sharpness", factor);
   const SpatialAxes axes{first, 2};
   const auto for_runs = [=](int64_t i, auto visit) {

@@ -26,6 +26,9 @@ struct BlendArgs {
   BlendArgs(const Tensor& images, const Tensor& others, const Tensor& order, const Tensor& shares, const Tensor& output)
       : in(images, MaybeTensor()), partners(others, MaybeTensor()), out(output, MaybeTensor()), place(order), share(shares) {
     if (in.dtype() != partners.dtype()) fail(Error::Type, "blend_batch: images must have one type");
+    check_rows("blend_batch", "order", place, out.size());
+    check_rows("blend_batch", "shares", share, out.size(), 2);
+    if (in.size() < out.size()) fail(Error::Value, "blend_batch: there must be an image for each of ", out.size(), " outputs, got ", in.size());
     // One of the CPU has the index -1. The kernel would read memory of another device as its own.
     if (images.device_index() != others.device_index() || images.device_index() != output.device_index())
       fail(Error::Value, "blend_batch: images must be on one device");

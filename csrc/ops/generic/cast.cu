@@ -71,10 +71,12 @@ __global__ void __launch_bounds__(kVectorThreads, kResident) convert_others_gpu(
 
 void convert_all(const char* op, const Tensor& input, const MaybeTensor& input_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_outputs(op, out, in);
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     // The samples of a batch lie behind each other in both tensors, in the same places: one run of elements.
-    const int64_t n = input.numel();
+    // A packed buffer may be longer than its samples.
+    const int64_t n = std::min(input.numel(), output.numel());
     if (n == 0) return;
     const auto kernel = is_common(in.dtype(), out.dtype()) ? convert_gpu : convert_others_gpu;
     const unsigned blocks = resident_blocks(batch_tiles(n, tiles::elements<2>, 1), kResident);

@@ -146,10 +146,12 @@ __global__ void __launch_bounds__(tiles::kThreads, kResident)
 void lookup_table(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& values, double default_value, const Tensor& output,
                   const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_outputs("lookup_table", out, in);
   const auto entries = entries_of(values, default_value, out.dtype(), in.dtype() == DType::uint8);
 #ifdef __CUDACC__
   if (input.is_cuda()) {
-    const int64_t n = input.numel();
+    // A packed buffer may be longer than its samples.
+    const int64_t n = std::min(input.numel(), output.numel());
     if (n == 0) return;
     const unsigned blocks = resident_blocks(batch_tiles(n, tiles::elements<2>, 1), kResident);
     const KernelTable<char> table(entries->bytes);

@@ -18,6 +18,8 @@ class Statistic {
  public:
   Statistic(const char* name, const MaybeTensor& values, int64_t rows, const std::vector<Reduction>& shapes, int64_t samples) : values_(values) {
     if (!values || shapes.empty()) return;  // no samples
+    if (values->dtype() != DType::float32 || !values->is_contiguous()) fail(Error::Type, "normalize: ", name, " must be float32 and contiguous");
+    if (rows < 1 || rows > samples) fail(Error::Value, "normalize: ", name, " must have a row for all samples or one for each, got ", rows);
     // One number a row; otherwise a row has as many numbers as the reduction of its sample has outputs.
     scalar_ = values->numel() == rows;
     offsets_.assign(1, 0);
@@ -75,9 +77,11 @@ inline Job job_of(const Tensor& input, const MaybeTensor& input_shapes, const Ma
                   int64_t stddev_rows, int64_t axes, bool batch, int64_t ddof, double epsilon, double scale, double shift, const Tensor& output,
                   const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes);
+  const Samples out(output, output_shapes);
+  check_outputs("normalize", out, in);
   const auto shapes = reductions(in, axes, batch);
   return {in,
-          Samples(output, output_shapes),
+          out,
           shapes,
           Statistic("mean", mean, mean_rows, shapes, in.size()),
           Statistic("stddev", stddev, stddev_rows, shapes, in.size()),

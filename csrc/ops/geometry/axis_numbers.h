@@ -9,6 +9,9 @@
 
 namespace ndd {
 
+// Products and scales are floats in DALI: 0.7 of 10 pixels is then 7, and where a size lies halfway the rounding decides between two extents.
+inline double single(double x) { return static_cast<double>(static_cast<float>(x)); }
+
 // An argument for one axis: a number for every sample, or one for all. In Python `struct.pack("PqqdQ", ...)`.
 struct AxisNumbers {
   const void* data;  // null: `value` for all samples
@@ -21,7 +24,7 @@ struct AxisNumbers {
     if (data == nullptr) return value;
     switch (static_cast<DType>(dtype)) {
       case DType::float32: return static_cast<double>(static_cast<const float*>(data)[i * stride]);
-      case DType::float64: return static_cast<double>(static_cast<float>(static_cast<const double*>(data)[i * stride]));
+      case DType::float64: return single(static_cast<const double*>(data)[i * stride]);
       case DType::int32: return static_cast<double>(static_cast<const int32_t*>(data)[i * stride]);
       case DType::int64: return static_cast<double>(static_cast<const int64_t*>(data)[i * stride]);
       default: return NAN;  // refused, as any other number that is not finite

@@ -13,9 +13,6 @@ namespace {
 
 constexpr double kMaxExtent = 9007199254740992.0;  // 2^53
 
-// Products are floats, as in DALI: 0.7 of 10 pixels is then 7.
-double single(double x) { return static_cast<double>(static_cast<float>(x)); }
-
 // In Python four `AxisNumbers`.
 struct PasteArguments {
   AxisNumbers ratio, min_canvas_size, paste_y, paste_x;

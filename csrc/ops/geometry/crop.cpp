@@ -15,6 +15,8 @@ void copy_windows(const Tensor& input, const MaybeTensor& input_shapes, const Te
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Window window(op, start, fill_values, pad, layout);
   const int ndim = static_cast<int>(in.ndim()), channel = static_cast<int>(layout.find('C'));
+  if (out.ndim() != ndim || (!layout.empty() && static_cast<int>(layout.size()) != ndim))
+    fail(Error::Value, op, ": the output and the layout must have the ", ndim, " dimensions of the input");
   const bool copies = in.dtype() == out.dtype();
   run_slices(op, in, out, copies, [=](int64_t i, SliceBatch& batch) {
     const int64_t *from = in.shape(i), *to = out.shape(i);

@@ -11,6 +11,9 @@ void crop_mirror_normalize(const Tensor& input, const MaybeTensor& input_shapes,
                            const std::string& output_layout, const Tensor& output, const MaybeTensor& output_shapes) {
   const std::string op = "crop_mirror_normalize";
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_layouts(op, layout, output_layout, in.ndim());
+  check_slice_dims(in.ndim());
+  if (out.ndim() != in.ndim()) fail(Error::Value, op, ": the output must have the dimensions of the input");
   const Window window(op, start, fill_values, pad, layout);
   const PerChannel means(op, "mean", mean), deviations(op, "std", std);
   const Args<int64_t> mirrors(mirror);

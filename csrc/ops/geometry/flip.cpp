@@ -10,6 +10,7 @@ namespace {
 void flip(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& depthwise, const Tensor& horizontal, const Tensor& vertical,
           const std::string& layout, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_same("flip", out, in);
   const Args<int64_t> d(depthwise), h(horizontal), v(vertical);
   const int64_t columns = std::max({d.cols(), h.cols(), v.cols()});
   // Mirroring is a negative stride of a slice: the kernels are those of slice, for all types and any number of axes.

@@ -175,6 +175,8 @@ __global__ void __launch_bounds__(kWarps * 32) grid_mask_gpu(const GridMask* mas
 void grid_mask(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& angle, const Tensor& ratio, const Tensor& shift_x,
                const Tensor& shift_y, const Tensor& tile, int64_t row_axis, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_same("grid_mask", out, in);
+  if (row_axis < 0 || row_axis + 2 > in.ndim()) fail(Error::Value, "grid_mask: the images have no rows and columns");
   const Args<float> angles(angle), ratios(ratio), xs(shift_x), ys(shift_y);
   const Args<int64_t> tiles(tile);
   const auto sample = [=](int64_t i) { return mask_of(in, out, i, row_axis, tiles(i), ratios(i), angles(i), xs(i), ys(i)); };

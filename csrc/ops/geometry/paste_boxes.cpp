@@ -14,8 +14,9 @@ void paste_boxes(const Tensor& images, const Tensor& order, const Tensor& boxes,
   const Samples in(images, MaybeTensor()), out(output, MaybeTensor());
   const Args<int64_t> partners(order), sides(boxes);
   if (height < 0 || height + 2 > out.ndim() || out.ndim() > kSliceDims) fail("paste_boxes: no images");
-  if (partners.rows() != out.size() || sides.rows() != out.size() || sides.cols() != 4) fail("paste_boxes: as many boxes as images are needed");
   check_outputs("paste_boxes", out, in);
+  check_rows("paste_boxes", "order", partners, out.size());
+  check_rows("paste_boxes", "boxes", sides, out.size(), 4);
   run_layers("paste_boxes", in, out, [=](int64_t i) {
     const int64_t partner = partners(i);
     if (partner < 0 || partner >= in.size()) fail("paste_boxes: sample ", i, ": the partner is not in the batch");

@@ -15,6 +15,7 @@ void resize(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
             const Tensor& mag_filter, bool antialias, int64_t rule, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const ResizeArgs args(op, roi, window, min_filter, mag_filter, antialias, rule, axes);
+  args.check(in.size(), in.ndim(), out.size(), out.ndim());
   // Nanoseconds per element of the input and of the output.
   // The input is read once, whatever the scale: reductions cost by what they read, enlargements by what they write.
   const double cost = 0.05 * in.mean_volume() + 0.15 * out.mean_volume();
@@ -45,9 +46,11 @@ void resize_and_normalize(const Tensor& input, const MaybeTensor& input_shapes, 
                           const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const ResizeArgs args(op, roi, window, min_filter, mag_filter, antialias, rule, axes, mirror);
+  args.check(in.size(), in.ndim(), out.size(), out.ndim());
   // Frames are resized and normalized one by one, so that they stay in the caches.
-  const bool framed = !output_layout.empty() && layout.front() == 'F' && output_layout.front() == 'F';
-  const NormalizeArgs normalize(op, mean, std, layout.substr(framed), output_layout.substr(framed));
+  const bool framed = !output_layout.empty() && !layout.empty() && layout.front() == 'F' && output_layout.front() == 'F' && (axes & 1) == 0;
+  if (!output_layout.empty()) check_slice_dims(in.ndim());
+  const NormalizeArgs normalize(op, mean, std, layout.substr(framed), output_layout.substr(framed), in.ndim() - framed);
   const double cost = 0.05 * in.mean_volume() + (normalize.wanted() ? 0.45 : 0.15) * out.mean_volume();
   const bool cached = out.mean_volume() * static_cast<double>(out.size() * out.item_bytes()) < kCachedBytes;
   launch_cpu(op, in.size(), cost, {input}, [=](int64_t i) {
@@ -95,6 +98,7 @@ void multi_crop(const Tensor& input, const MaybeTensor& input_shapes, const Tens
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Args<int64_t> images = check_sources(sources, roi, in, out);
   const ResizeArgs args(kMultiCrop, roi, MaybeTensor(), min_filter, mag_filter, antialias, rule, axes);
+  args.check(out.size(), in.ndim(), out.size(), out.ndim());
   const auto job_of = [=](int64_t i) {
     const int64_t image = images(i);
     ResampleJob job{in.data(image), out.data(i), in.dtype(), out.dtype(), 1, 1, {}};

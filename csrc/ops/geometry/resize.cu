@@ -373,7 +373,8 @@ void resize_and_normalize_cuda(const Tensor& input, const MaybeTensor& input_sha
                                const std::string& output_layout, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const ResizeArgs args(op, roi, window, min_filter, mag_filter, antialias, rule, axes, mirror);
-  const NormalizeArgs normalize(op, mean, std, layout, output_layout);
+  args.check(in.size(), in.ndim(), out.size(), out.ndim());
+  const NormalizeArgs normalize(op, mean, std, layout, output_layout, in.ndim());
   std::vector<Job> jobs;
   std::vector<int64_t> samples;
   jobs.reserve(in.size());
@@ -399,6 +400,7 @@ void resize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const May
                  const Tensor& mag_filter, bool antialias, int64_t rule, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const ResizeArgs args(op, roi, window, min_filter, mag_filter, antialias, rule, axes);
+  args.check(in.size(), in.ndim(), out.size(), out.ndim());
   std::vector<Job> jobs;
   jobs.reserve(in.size());
   for (int64_t i = 0; i < in.size(); ++i) {
@@ -415,6 +417,7 @@ void multi_crop_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Args<int64_t> images = check_sources(sources, roi, in, out);
   const ResizeArgs args(kMultiCrop, roi, MaybeTensor(), min_filter, mag_filter, antialias, rule, axes);
+  args.check(out.size(), in.ndim(), out.size(), out.ndim());
   std::vector<Job> jobs;
   jobs.reserve(out.size());
   for (int64_t i = 0; i < out.size(); ++i) {

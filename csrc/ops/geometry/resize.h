@@ -35,6 +35,18 @@ class ResizeArgs {
     if (window_rows) window_ = std::make_shared<Args<int64_t>>(*window_rows);
   }
 
+  // Throws unless there is an output for each of `samples` samples, and the axes are those of a job: three, with what lies between two of them.
+  void check(int64_t samples, int64_t ndim, int64_t out_samples, int64_t out_ndim) const {
+    if (out_samples != samples || out_ndim != ndim) fail(Error::Value, op_, ": the output must have the samples and the dimensions of the input");
+    int64_t count = 0, last = -1;
+    for (int64_t d = 0; d < ndim; ++d)
+      if (axes_ >> d & 1) {
+        count += 1 + (last >= 0 && d > last + 1);
+        last = d;
+      }
+    if (ndim > 62 || count > 3 || axes_ >> ndim != 0) fail(Error::Value, op_, ": these axes cannot be resampled together");
+  }
+
   // A sample as [outer][depth][height][width][channels]: resampled dimensions are axes, the run of other dimensions between two of them is an axis that
   // stays as it is, and missing axes have one element.
   template <class Job>
@@ -53,6 +65,9 @@ class ResizeArgs {
     for (Axis& axis : job.axes) axis = unchanged_axis(1);
     // The next axis of the job, which are the last `count`, and the next column of roi and window.
     int64_t a = 3 - count, r = 0;
+    for (int64_t d = 0; d < ndim; ++d)
+      if (!resampled(d) && in[d] != out[d])
+        fail(Error::Value, op_, ": sample ", sample, " of the output must have ", in[d], " elements along axis ", d);
     for (int64_t d = 0; d < ndim; ++d) {
       if (d > last) {
         job.channels *= in[d];
@@ -121,11 +136,15 @@ class ResizeArgs {
 // stored in another order of axes. Without an output layout they are not normalized.
 class NormalizeArgs {
  public:
-  NormalizeArgs(const char* op, const MaybeTensor& mean, const MaybeTensor& std, const std::string& layout, const std::string& output_layout)
+  // The layouts are of samples with `ndim` axes.
+  NormalizeArgs(const char* op, const MaybeTensor& mean, const MaybeTensor& std, const std::string& layout, const std::string& output_layout,
+                int64_t ndim)
       : wanted_(!output_layout.empty()), layout_(layout), output_layout_(output_layout) {
     if (mean) mean_.emplace(op, "mean", *mean);
     if (std) std_.emplace(op, "std", *std);
-    check_slice_dims(static_cast<int64_t>(layout.size()));
+    if (!wanted_) return;
+    check_slice_dims(ndim);
+    check_layouts(op, layout, output_layout, ndim);
     // The input's axis for each axis of the output.
     for (size_t d = 0; d < output_layout.size(); ++d) order_[d] = static_cast<int>(layout.find(output_layout[d]));
   }
@@ -169,7 +188,9 @@ class NormalizeArgs {
 // The images of multi_crop's outputs, int64 (M), after a check of what Python has made: a region for each.
 inline Args<int64_t> check_sources(const Tensor& sources, const Tensor& roi, const Samples& in, const Samples& out) {
   Args<int64_t> images(sources);
-  if (sources.numel() != out.size() || roi.size(0) != out.size()) fail(Error::Value, kMultiCrop, ": needs an image and a region for each output");
+  check_numbers(sources);
+  if (sources.numel() != out.size() || images.rows() != out.size() || roi.size(0) != out.size())
+    fail(Error::Value, kMultiCrop, ": needs an image and a region for each output");
   for (int64_t i = 0; i < out.size(); ++i)
     if (images(i) < 0 || images(i) >= in.size()) fail(Error::Value, kMultiCrop, ": output ", i, " is of image ", images(i), " of ", in.size());
   return images;

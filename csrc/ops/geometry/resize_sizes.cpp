@@ -30,8 +30,6 @@ struct Options {
   bool has_region, relative_region, subpixel;
 };
 
-// Scales are floats, as in DALI: their rounding decides between two extents where a size lies halfway.
-double single(double x) { return static_cast<double>(static_cast<float>(x)); }
 double ratio(double a, double b) { return single(a / (b == 0 ? 1.0 : b)); }
 
 double round_extent(double x, SizeRounding rounding) {

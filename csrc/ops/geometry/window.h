@@ -2,6 +2,7 @@
 // The window that crop, slice, pad, paste and crop_mirror_normalize copy, as torch_ndd/ops/geometry/_crop_window.py computes it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -12,6 +13,17 @@
 namespace ndd {
 
 // An argument with one value for each channel, or one for all.
+// Throws unless both layouts have the same `ndim` axes, each once, among them channels and the width: kernels find axes by their letters.
+inline void check_layouts(const std::string& op, const std::string& layout, const std::string& output_layout, int64_t ndim) {
+  std::string sorted = layout, output_sorted = output_layout;
+  std::sort(sorted.begin(), sorted.end());
+  std::sort(output_sorted.begin(), output_sorted.end());
+  const bool has_each_once = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
+  if (static_cast<int64_t>(layout.size()) != ndim || sorted != output_sorted || !has_each_once || layout.find('C') == layout.npos ||
+      layout.find('W') == layout.npos)
+    fail(Error::Value, op, ": the layouts \"", layout, "\" and \"", output_layout, "\" must have the axes of the images in some order");
+}
+
 class PerChannel {
  public:
   PerChannel(const std::string& op, const char* name, const Tensor& values) : op_(op), name_(name), values_(values) {}

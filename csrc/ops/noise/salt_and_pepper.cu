@@ -238,6 +238,8 @@ void salt_and_pepper(const Tensor& input, const MaybeTensor& input_shapes, const
                      const Tensor& output, const MaybeTensor& output_shapes) {
   const std::string op = "noise.salt_and_pepper";
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_same(op.c_str(), out, in);
+  if (channel_axis >= in.ndim()) fail(Error::Value, op, ": the images have no axis ", channel_axis);
   const Args<float> prob(probs), share(salt_vs_pepper);
   const std::optional<Args<float>> salt = salt_values ? std::optional<Args<float>>(*salt_values) : std::nullopt;
   const std::optional<Args<float>> pepper = pepper_values ? std::optional<Args<float>>(*pepper_values) : std::nullopt;

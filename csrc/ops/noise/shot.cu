@@ -206,8 +206,10 @@ void shot(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& fa
     return Shot{f};
   };
 #ifdef __CUDACC__
-  if (in.values().is_cuda() && in.dtype() == DType::uint8)
+  if (in.values().is_cuda() && in.dtype() == DType::uint8) {
+    check_same("noise.shot", out, in);
     return add_to_bytes("noise.shot", noise_detail::make_runs(drawn_words("noise.shot", words), in, out, make_shot));
+  }
 #endif
   add_noise("noise.shot", words, in, out, 8.0, make_shot);
 }

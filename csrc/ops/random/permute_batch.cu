@@ -58,6 +58,8 @@ void permute_batch(const Tensor& input, const MaybeTensor& input_shapes, const T
     // The numbers may be results of a kernel, so they are only known here.
     const int64_t k = indices(i);
     if (k < 0 || k >= in.size()) fail("permute_batch: indices must be from 0 to ", in.size() - 1, ", got ", k, " for sample ", i);
+    if (out.dtype() != in.dtype() || out.volume(i) != in.volume(k))
+      fail(Error::Value, "permute_batch: sample ", i, " of the output has a wrong size");
     return k;
   };
 #ifdef __CUDACC__

@@ -14,6 +14,9 @@ void join(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, 
           const MaybeTensor& output_shapes) {
   const std::vector<Samples> ins = samples_of(inputs, shapes);
   const Samples out(output, output_shapes);
+  if (ins.empty() || axis < 0 || axis > out.ndim()) fail(Error::Value, op, ": there must be inputs, and the axis ", axis, " of the output");
+  for (const Samples& in : ins)
+    if (in.dtype() != out.dtype()) fail(Error::Type, op, ": the inputs must have the type of the output");
   run_slices(op, ins[0], out, true, [=](int64_t i, SliceBatch& batch) {
     batch.channels.resize(1);
     int64_t count = 1, position = 0;
@@ -28,6 +31,7 @@ void join(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, 
         batch.slices.push_back(run_slice(in.data(i), static_cast<char*>(out.data(i)) + position * out.item_bytes(), count, length, step));
       position += length;
     }
+    if (position != step) fail(Error::Value, op, ": sample ", i, " of the output does not have the size of all inputs");
   });
 }
 

@@ -8,6 +8,7 @@ namespace {
 
 void copy(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  check_same("copy", out, in);
   run_slices("copy", in, out, true, [=](int64_t i, SliceBatch& batch) {
     // A sample is one run of elements; its shape does not matter.
     batch.channels.resize(1);

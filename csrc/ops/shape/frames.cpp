@@ -18,11 +18,14 @@ const char* part_of(const std::string& op, const char* argument, const Samples& 
 void sequence_rearrange(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& new_order, const Tensor& output,
                         const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  if (in.dtype() != out.dtype() || in.ndim() < 1 || out.ndim() + 1 < in.ndim())
+    fail(Error::Value, "the output must have the type and the frames of the input");
   const Args<int64_t> order(new_order);
   run_slices("sequence_rearrange", in, out, true, [=](int64_t i, SliceBatch& batch) {
     batch.channels.resize(1);
     const int64_t count = out.shape(i)[0], length = count > 0 ? out.volume(i) / count : 0;
     char* to = static_cast<char*>(out.data(i));
+    if (count > 0 && length * in.shape(i)[0] != in.volume(i)) fail(Error::Value, "sequence_rearrange: sample ", i, " of the output has other frames");
     for (int64_t k = 0; k < count; ++k, to += length * out.item_bytes())
       batch.slices.push_back(run_slice(part_of("sequence_rearrange", "new_order", in, i, order(i, k)), to, 1, length, length));
   });
@@ -32,11 +35,14 @@ void sequence_rearrange(const Tensor& input, const MaybeTensor& input_shapes, co
 void element_extract(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& element_map, const Tensor& output,
                      const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  if (in.dtype() != out.dtype() || in.ndim() < 1 || out.ndim() + 1 < in.ndim())
+    fail(Error::Value, "the output must have the type and the frames of the input");
   const Args<int64_t> elements(element_map);
   run_slices("element_extract", in.size(), in, out, true, [=](int64_t i, SliceBatch& batch) {
     batch.channels.resize(1);
     for (int64_t k = 0; k < elements.cols(); ++k) {
       const int64_t to = k * in.size() + i, length = out.volume(to);
+      if (length * in.shape(i)[0] != in.volume(i)) fail(Error::Value, "element_extract: sample ", to, " of the output has another size than a frame");
       batch.slices.push_back(run_slice(part_of("element_extract", "element_map", in, i, elements(0, k)), out.data(to), 1, length, length));
     }
   });

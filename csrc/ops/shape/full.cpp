@@ -13,6 +13,7 @@ void broadcast(const char* op, const Tensor& value, const MaybeTensor& value_sha
   const Samples in(value, value_shapes), out(output, output_shapes);
   const int ndim = static_cast<int>(out.ndim()), missing = ndim - static_cast<int>(in.ndim());
   check_slice_dims(ndim);
+  if (missing < 0) fail(Error::Value, op, ": the value has more dimensions than the output");
   run_slices(op, in, out, true, [=](int64_t i, SliceBatch& batch) {
     batch.channels.resize(1);
     // One value for all samples, or one for each.
@@ -26,6 +27,7 @@ void broadcast(const char* op, const Tensor& value, const MaybeTensor& value_sha
     for (int d = ndim - 1; d >= 0; --d) {
       // Axes that the value lacks come first, with an extent of 1.
       const int64_t extent = d < missing ? 1 : from[d - missing];
+      if (extent != 1 && extent != to[d]) fail(Error::Value, op, ": sample ", i, ": an axis of ", extent, " elements does not become one of ", to[d]);
       slice.extent[d] = slice.end[d] = to[d];
       slice.begin[d] = 0;
       slice.stride[d] = extent == 1 ? 0 : stride;

@@ -51,6 +51,9 @@ __global__ void one_hot_gpu(const OneHot* samples, int64_t count, DType in, DTyp
 void one_hot(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis, int64_t num_classes, double on_value, double off_value,
              const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  if (axis < 0 || axis >= out.ndim() || num_classes < 0)
+    fail(Error::Value, "one_hot: the output has no axis ", axis, " for ", num_classes, " classes");
+  check_outputs("one_hot", out, in.size(), [&](int64_t i) { return in.volume(i) * num_classes; });
   const float on = static_cast<float>(on_value), off = static_cast<float>(off_value);
   const auto sample = [=](int64_t i) {
     int64_t behind = 1;

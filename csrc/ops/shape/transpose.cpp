@@ -12,6 +12,8 @@ void transpose(const Tensor& input, const MaybeTensor& input_shapes, const std::
   const Samples in(input, input_shapes), out(output, output_shapes);
   const int ndim = static_cast<int>(in.ndim());
   check_slice_dims(ndim);
+  if (in.dtype() != out.dtype() || out.ndim() != ndim || static_cast<int64_t>(order.size()) != ndim)
+    fail(Error::Value, "transpose: the order must have ", ndim, " axes, and the output the type of the input");
   run_slices("transpose", in, out, true, [=](int64_t i, SliceBatch& batch) {
     int axes[kSliceDims];
     // kSliceDims is below 10, so each axis is one digit.

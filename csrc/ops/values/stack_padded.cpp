@@ -8,6 +8,8 @@ namespace {
 
 void stack_padded(const Tensor& input, const MaybeTensor& input_shapes, double fill, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  if (out.dtype() != in.dtype() || out.ndim() != in.ndim())
+    fail(Error::Value, "stack_padded: the output must have the type and dimensions of the input");
   run_slices("stack_padded", in, out, true, [=](int64_t i, SliceBatch& batch) {
     // The driver writes `fill` wherever the window lies outside of the sample.
     batch.channels.assign(1, {0.0f, 1.0f, 0.0f, static_cast<float>(fill)});

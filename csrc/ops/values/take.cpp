@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernel of indexing: sample i of the output is a part of sample index[i] of the input (of sample i without an index), from `starts` in steps
 // of `steps`, which have one row for all samples or one for each. A step of 0 picks one position and drops the axis.
+#include <cstdint>
+#include <cstdlib>
+
 #include "ndd/args.h"
 #include "ndd/kernel.h"
 #include "ndd/slice/slice.h"
@@ -42,6 +45,7 @@ void add_slices(SliceBatch& batch, const Axis* axes, int ndim, const char* in, c
 void take(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& index, const Tensor& starts, const Tensor& steps,
           const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  if (in.dtype() != out.dtype()) fail(Error::Type, "take: the output must have the type of the input");
   const std::optional<Args<int64_t>> chosen = index ? std::optional<Args<int64_t>>(*index) : std::nullopt;
   const Args<int64_t> first(starts), step(steps);
   run_slices("take", out.size(), in, out, true, [=](int64_t i, SliceBatch& batch) {
@@ -52,12 +56,21 @@ void take(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTenso
     const auto* from = static_cast<const char*>(in.data(source));
     std::vector<Axis> axes;
     int64_t stride = in.volume(source);
+    const int64_t* const end = extents + out.ndim();
     for (int64_t d = 0; d < in.ndim(); ++d) {
+      const int64_t begin = first(i, d), by = step(i, d), count = by == 0 ? 1 : extents == end ? 0 : *extents;
+      // Compared without the last position, which could overflow.
+      const int64_t room = by < 0 ? begin : shape[d] - 1 - begin;
+      if (begin < 0 || begin >= shape[d] || count < 1 || by == INT64_MIN || (count - 1 > 0 && room / (count - 1) < std::abs(by)))
+        fail(Error::Value, "take: sample ", i, ": axis ", d, " of ", shape[d], " elements does not have those from ", begin, " on");
       stride /= shape[d];
-      // The first element; Python has checked that all positions lie within the sample.
-      from += first(i, d) * stride * in.item_bytes();
-      if (step(i, d) != 0) add_axis(axes, {*extents++, step(i, d) * stride});
+      from += begin * stride * in.item_bytes();
+      if (by != 0) {
+        add_axis(axes, {count, by * stride});
+        ++extents;
+      }
     }
+    if (extents != end) fail(Error::Value, "take: sample ", i, " of the output has more dimensions than are kept");
     add_slices(batch, axes.data(), static_cast<int>(axes.size()), from, static_cast<char*>(out.data(i)), in.item_bytes());
   });
 }

@@ -32,7 +32,7 @@ def whole(count: int) -> torch.Tensor:
         ("time_mask", (SPECTRA, None, 1, EACH, EACH, 1, False, EACH, WORDS, SPECTRA.half(), None), "must have the type of the input"),
         ("frequency_mask", (SPECTRA, None, 0, EACH, EACH, 1, False, EACH, WORDS, torch.zeros(3, 79), None), "must have 80 elements, got 79"),
         ("spec_augment", (SPECTRA, None, PLAN[:2], 1, 2.0, WORDS, 1, EACH, WORDS, SPECTRA.clone(), None), "plan must have 4 numbers"),
-        ("spec_augment", (SPECTRA, None, PLAN[:, :3], 1, 2.0, WORDS, 1, EACH, WORDS, SPECTRA.clone(), None), "plan must have 4 numbers"),
+        ("spec_augment", (SPECTRA, None, PLAN[:, :3].clone(), 1, 2.0, WORDS, 1, EACH, WORDS, SPECTRA.clone(), None), "plan must have 4 numbers"),
         ("spec_augment", (SPECTRA, None, PLAN, 1, 2.0, WORDS, 1, EACH[:2], WORDS, SPECTRA.clone(), None), "widest must have 1 numbers"),
         ("spec_augment", (SPECTRA, None, PLAN, 65, 2.0, WORDS, 1, EACH, WORDS, SPECTRA.clone(), None), "the number of masks must be 0 to 64"),
         ("spec_augment", (SPECTRA, None, PLAN, 1, 2.0, WORDS, 1, EACH, WORDS[:2], SPECTRA.clone(), None), "rng gave too few words"),

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Call every kernel through torch.ops with arguments that Python never passes: too few samples, other types, negative extents, unknown layouts.
+
+The calls of the operators' cases are recorded, and one argument at a time is changed. A kernel may raise or return; it must not read or write beside
+its tensors, which only a library with sanitizers shows (``make fuzz-kernels``), wait, or end the process:
+
+    python tests/fuzz/kernels.py --only resize --calls 3
+"""
+
+import argparse
+import json
+import math
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "helpers")]
+
+import torch  # noqa: E402
+from _all_cases import CASES  # noqa: E402
+
+from torch_ndd._core.operators import plans  # noqa: E402
+from torch_ndd._core.values import dispatch  # noqa: E402
+from torch_ndd.testing import _properties as properties  # noqa: E402
+
+Call = tuple[Callable[..., Any], list[Any]]
+SECONDS = 20  # for a call with a changed argument
+INTEGERS = (-(1 << 63), -(1 << 31), -1, 0, 1, 2, 7, 1 << 31, 1 << 40, (1 << 62) + 1)
+NUMBERS = (math.nan, math.inf, -math.inf, -1.0, 0.0, 1e30, 1e300)
+TEXTS = ("", "X", "C", "HW", "HWC", "CHW", "FHWC", "DHWC", "HHWC", "HWCX", "ABCDEFGHIJKLMNOP")
+
+
+def record(only: str, most: int) -> list[tuple[str, Call]]:
+    """Return up to ``most`` calls of each kernel with different shapes or types."""
+    calls: list[tuple[str, Call]] = []
+    known: dict[str, set[str]] = {}
+    launched = dispatch.submit
+
+    def describe(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.dim(), value.dtype
+        return [describe(item) for item in value] if isinstance(value, list | tuple) else type(value)
+
+    def clone(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.clone()
+        return [clone(item) for item in value] if isinstance(value, list | tuple) else value
+
+    def note(kernel: Callable[..., Any], arguments: Sequence[Any], reads: Any, *others: Any) -> Any:
+        name = getattr(getattr(kernel, "_schema", None), "name", "").partition("::")[2]
+        if name and only in name:
+            for pending, _ in reads:
+                pending.wait()
+            kinds = known.setdefault(name, set())
+            if len(kinds) < most and (kind := str([describe(value) for value in arguments])) not in kinds:
+                kinds.add(kind)
+                calls.append((name, (kernel, [clone(value) for value in arguments])))
+        return launched(kernel, arguments, reads, *others)
+
+    for module in [module for name, module in sys.modules.items() if name.startswith("torch_ndd")]:
+        if getattr(module, "submit", None) is launched:
+            vars(module)["submit"] = note
+    plans.run_plan = lambda *_: None  # native code repeats kernels, past the function above
+    met: Counter[tuple[str, bool]] = Counter()
+    for case in CASES:
+        for ragged in (False, True):
+            # More cases than calls, because many cases of an operator lead to the same call.
+            if case.reference is None or (ragged and not case.ragged) or met[case.operator, ragged] >= 3 * most:
+                continue
+            met[case.operator, ragged] += 1
+            properties.equals_its_reference(case, ragged, "cpu")
+    return calls
+
+
+def change_tensor(value: torch.Tensor) -> Iterator[tuple[str, Any]]:
+    """Yield other tensors in the place of one."""
+    dims = value.dim()
+    if dims > 0:
+        yield "half of the rows", value[: value.shape[0] // 2].clone()
+        yield "no rows", value[:0].clone()
+        yield "twice the rows", torch.cat([value, value])
+        yield "a shorter last axis", value[..., :-1].clone()
+        yield "a shorter first axis of samples", value[:, :-1].clone() if dims > 1 else value[:-1].clone()
+        yield "one axis", value.reshape(-1).clone()
+        yield "rows of stride 0", value[:1].expand(value.shape[0], *value.shape[1:]) if value.shape[0] else value
+        yield "an axis more", value[..., None].clone()
+        yield "an empty axis more", value.new_zeros(*value.shape, 0)
+        yield "every other element", torch.cat([value, value], -1)[..., ::2]
+    yield "no axis", value.new_zeros(())
+    for dtype in (torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.bool):
+        if dtype != value.dtype:
+            yield str(dtype), torch.nan_to_num(value).to(dtype) if value.is_floating_point() else value.to(dtype)
+    if value.numel() > 256 or value.dtype in (torch.bool, torch.uint8):
+        return
+    for number in INTEGERS if not value.is_floating_point() else NUMBERS:
+        limits = None if value.is_floating_point() else torch.iinfo(value.dtype)
+        if limits is None or limits.min <= number <= limits.max:
+            # By way of doubles, because torch refuses what a float cannot hold.
+            kind = torch.float64 if value.is_floating_point() else value.dtype
+            yield f"all {number}", torch.full(value.shape, number, dtype=kind).to(value.dtype)
+            if value.numel() > 1:
+                last = value.clone(memory_format=torch.contiguous_format)
+                last.view(-1)[-1:] = torch.full((1,), number, dtype=kind).to(value.dtype)
+                yield f"the last {number}", last
+
+
+def change(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield other values in the place of an argument."""
+    if isinstance(value, torch.Tensor):
+        yield from change_tensor(value)
+    elif isinstance(value, bool):
+        yield str(not value), not value
+    elif isinstance(value, int):
+        yield from ((str(number), number) for number in INTEGERS)
+    elif isinstance(value, float):
+        yield from ((str(number), number) for number in NUMBERS)
+    elif isinstance(value, str):
+        yield from ((f'"{text}"', text) for text in TEXTS)
+    elif isinstance(value, list | tuple) and value:
+        yield "nothing", []
+        yield "the first alone", list(value[:1])
+        yield "one more", [*value, value[-1]]
+        for text, first in change(value[0]):
+            yield f"first: {text}", [first, *value[1:]]
+
+
+def changes(arguments: Sequence[Any], optional: Sequence[bool]) -> Iterator[tuple[str, list[Any]]]:
+    """Yield argument lists of which one argument is another."""
+    for k, value in enumerate(arguments):
+        others = list(change(value))
+        if value is None:
+            tables = (torch.zeros(0, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), torch.zeros(2, 3, dtype=torch.int64))
+            others = [(f"{list(table.shape)}", table) for table in tables]
+        elif optional[k]:
+            others.append(("None", None))
+        for text, other in others:
+            yield f"argument {k}: {text}", [*arguments[:k], other, *arguments[k + 1 :]]
+
+
+def run(call: Call, begin: int, pipe: int) -> None:
+    """Make the calls from number ``begin`` on, and write the number of each before it begins."""
+    kernel, arguments = call
+    optional = ["Optional" in str(parameter.type) for parameter in kernel._schema.arguments]  # type: ignore[attr-defined]
+    for number, (_, changed) in enumerate(changes(arguments, optional)):
+        if number < begin:
+            continue
+        os.write(pipe, f"{number}\n".encode())
+        signal.alarm(SECONDS)
+        # What is written to the outputs must not change the next call.
+        own = [value.clone() if isinstance(value, torch.Tensor) and value.is_contiguous() else value for value in changed]
+        with suppress(RuntimeError, ValueError, TypeError, IndexError, MemoryError):
+            kernel(*own)
+    os._exit(0)
+
+
+def attack(call: Call) -> list[str]:
+    """Return which changed arguments ended the process."""
+    kernel, arguments = call
+    optional = ["Optional" in str(parameter.type) for parameter in kernel._schema.arguments]  # type: ignore[attr-defined]
+    texts = [text for text, _ in changes(arguments, optional)]
+    found: list[str] = []
+    begin = 0
+    while begin < len(texts):
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            run(call, begin, writing)
+        os.close(writing)
+        with os.fdopen(reading) as lines:
+            reached = [int(line) for line in lines]
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code == 0:
+            break
+        last = reached[-1] if reached else begin
+        found.append(f"{texts[last]}: exit code {code}")
+        begin = last + 1
+    return found
+
+
+def main() -> int:
+    """Attack all kernels; return 1 if any has failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="kernels with this in their name")
+    parser.add_argument("--calls", type=int, default=2, help="calls of each kernel")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    failures: dict[str, list[str]] = {}
+    for name, call in record(options.only, options.calls):
+        print(name, end=": ", flush=True)
+        found = attack(call)
+        print(f"{len(found)} failures", *found, sep="\n    ", flush=True)
+        failures.setdefault(name, []).extend(found)
+    if options.out:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "failures.json").write_text(json.dumps(failures, indent=1))
+    return int(any(failures.values()))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
