@@ -143,16 +143,17 @@ class _RowGroups(torch.utils.data.IterableDataset[Any]):
         self.path = path
 
     def __iter__(self) -> Iterator[Any]:
-        file = importlib.import_module("pyarrow.parquet").ParquetFile(self.path)
         worker = torch.utils.data.get_worker_info()
         first, step = (worker.id, worker.num_workers) if worker else (0, 1)
-        groups = list(range(file.num_row_groups))[first::step] * _PASSES
-        for rows in file.iter_batches(BATCH, row_groups=groups):
-            images = rows.column("image").field("bytes")
-            yield (
-                [torch.frombuffer(bytearray(image.as_buffer()), dtype=torch.uint8) for image in images],
-                torch.from_numpy(rows.column("label").to_numpy().copy()),
-            )
+        for _ in range(_PASSES):
+            # Opened for each pass, as different files would be: of row groups that are repeated in one call pyarrow reads the bytes only once.
+            file = importlib.import_module("pyarrow.parquet").ParquetFile(self.path)
+            for rows in file.iter_batches(BATCH, row_groups=list(range(file.num_row_groups))[first::step]):
+                images = rows.column("image").field("bytes")
+                yield (
+                    [torch.frombuffer(bytearray(image.as_buffer()), dtype=torch.uint8) for image in images],
+                    torch.from_numpy(rows.column("label").to_numpy().copy()),
+                )
 
 
 def _image_and_label(record: bytes) -> tuple[torch.Tensor, int]:
