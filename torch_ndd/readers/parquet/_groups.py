@@ -36,6 +36,7 @@ class Group:
         self.is_contiguous = all(values is not None for values in self.values.values())
         # With numbers that are not in the table's memory: those in which missing ones have become NaN.
         self.bytes = table.nbytes + sum(values.nbytes for values in self.values.values() if isinstance(values, np.ndarray) and values.base is None)
+        self.row_bytes = self.bytes // max(table.num_rows, 1)
         # For csrc/readers/table_rows.cpp, three numbers for each column; None unless all are texts or scalars.
         self.fields: bytes | None = None
         self.dtypes = [_dtype_of(values) if isinstance(values, np.ndarray) else None for values in self.values.values()]
