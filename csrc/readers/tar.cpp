@@ -48,12 +48,15 @@ bool checksum_fits(const char* header) {
   return sum == number_of(header + 148, 8);
 }
 
-// Parses a number that fills its field with octal digits; -1 if it does not.
-int64_t digits_of(const char* field, size_t bytes) {
+// Parses a number of so many octal digits, behind which its field has blanks or zero bytes; -1 for other fields.
+int64_t digits_of(const char* field, size_t digits, size_t bytes) {
   int64_t value = 0;
-  for (size_t k = 0; k < bytes; ++k) {
+  for (size_t k = 0; k < digits; ++k) {
     if (field[k] < '0' || field[k] > '7') return -1;
     value = value * 8 + (field[k] - '0');
+  }
+  for (size_t k = digits; k < bytes; ++k) {
+    if (field[k] != ' ' && field[k] != 0) return -1;
   }
   return value;
 }
@@ -65,7 +68,7 @@ bool is_plain_header_of(const char* header, std::string_view name, int64_t size)
   int64_t sum = 0, own = 0;  // a plain loop over all bytes is vectorized; the checksum counts its own field as blanks
   for (int64_t k = 0; k < kBlock; ++k) sum += static_cast<unsigned char>(header[k]);
   for (int64_t k = 148; k < 156; ++k) own += static_cast<unsigned char>(header[k]);
-  return digits_of(header + 124, 11) == size && digits_of(header + 148, 6) == sum - own + 8 * ' ';
+  return digits_of(header + 124, 11, 12) == size && digits_of(header + 148, 6, 8) == sum - own + 8 * ' ';
 }
 
 // Parses the records of a pax header: "length key=value\n". The length includes itself.
