@@ -27,10 +27,10 @@ class LocatedRows:
     """
 
     def __init__(self, samples: np.ndarray, begins: np.ndarray, columns: int) -> None:
+        samples = np.ascontiguousarray(samples, np.int64)
         self._count = count = len(samples)
-        self._table = np.empty(
-            (3 + columns, count), np.int64
-        )  # rows in their groups, places of the groups in the next row, groups; lengths by column
+        # Rows in their groups, places of the groups in the next row, groups; lengths by column.
+        self._table = np.empty((3 + columns, count), np.int64)
         rows = address_of(self._table)
         self._rows, self._places, distinct, self._lengths = (rows + 8 * count * k for k in range(4))
         found = native.find_groups(address_of(samples), count, address_of(begins), len(begins) - 1, rows, self._places, distinct)
