@@ -48,7 +48,7 @@ bool checksum_fits(const char* header) {
   return sum == number_of(header + 148, 8);
 }
 
-// Parses a number of so many octal digits, behind which its field has blanks or zero bytes; -1 for other fields.
+// Parses a number of so many octal digits, after which its field has blanks or zero bytes; -1 for other fields.
 int64_t digits_of(const char* field, size_t digits, size_t bytes) {
   int64_t value = 0;
   for (size_t k = 0; k < digits; ++k) {

@@ -176,7 +176,7 @@ def test_native_code_passes_no_header_that_differs(tmp_path: Path) -> None:
     )
     assert (others[:found] % 2 == 1).all()
     passed = np.setdiff1d(np.arange(len(blocks)), others[:found] // 2)
-    assert len(passed) > 500  # owners, times and the fields behind them
+    assert len(passed) > 500  # owners, times and the fields after the checksum
     assert passed[0] == 0
     assert not mismatches(blocks[passed], [size] * len(passed), [name] * len(passed), [b"jpg"] * len(passed))
     changed = {(k - 1) // 3 for k in passed.tolist() if k}
