@@ -137,22 +137,26 @@ class _RowGroups(torch.utils.data.IterableDataset[Any]):
     """Batches of a Parquet file as pyarrow cuts them out of its row groups, of which each worker has its share.
 
     Each image is copied: pyarrow's own are views, which cannot be written to and keep the other images of their batch in memory.
+
+    The bar of 1.5 is out of reach by CPU time: pyarrow reads and decodes the row groups for both, which is 1.8 to 2.1 of the 3.0 to 3.4 ms that a
+    batch of readers.Parquet takes on busy cores; the copy of its images takes 0.55, finding the values in a row group 0.25.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
 
     def __iter__(self) -> Iterator[Any]:
-        file = importlib.import_module("pyarrow.parquet").ParquetFile(self.path)
         worker = torch.utils.data.get_worker_info()
         first, step = (worker.id, worker.num_workers) if worker else (0, 1)
-        groups = list(range(file.num_row_groups))[first::step] * _PASSES
-        for rows in file.iter_batches(BATCH, row_groups=groups):
-            images = rows.column("image").field("bytes")
-            yield (
-                [torch.frombuffer(bytearray(image.as_buffer()), dtype=torch.uint8) for image in images],
-                torch.from_numpy(rows.column("label").to_numpy().copy()),
-            )
+        for _ in range(_PASSES):
+            # Opened for each pass, as different files would be: of row groups that are repeated in one call pyarrow reads the bytes only once.
+            file = importlib.import_module("pyarrow.parquet").ParquetFile(self.path)
+            for rows in file.iter_batches(BATCH, row_groups=list(range(file.num_row_groups))[first::step]):
+                images = rows.column("image").field("bytes")
+                yield (
+                    [torch.frombuffer(bytearray(image.as_buffer()), dtype=torch.uint8) for image in images],
+                    torch.from_numpy(rows.column("label").to_numpy().copy()),
+                )
 
 
 def _image_and_label(record: bytes) -> tuple[torch.Tensor, int]:

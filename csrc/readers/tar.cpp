@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "ndd/error.h"
+#include "ndd/python_interface.h"
 #include "readers/file_window.h"
 #include "readers/scan.h"
 
@@ -45,6 +46,29 @@ bool checksum_fits(const char* header) {
   int64_t sum = 8 * ' ';
   for (int64_t k = 0; k < kBlock; ++k) sum += k >= 148 && k < 156 ? 0 : static_cast<unsigned char>(header[k]);
   return sum == number_of(header + 148, 8);
+}
+
+// Parses a number of so many octal digits, after which its field has blanks or zero bytes; -1 for other fields.
+int64_t digits_of(const char* field, size_t digits, size_t bytes) {
+  int64_t value = 0;
+  for (size_t k = 0; k < digits; ++k) {
+    if (field[k] < '0' || field[k] > '7') return -1;
+    value = value * 8 + (field[k] - '0');
+  }
+  for (size_t k = digits; k < bytes; ++k) {
+    if (field[k] != ' ' && field[k] != 0) return -1;
+  }
+  return value;
+}
+
+// Whether a header is that of a file with this name and size, in the form that nearly all have: numbers with all of their digits, and a short name.
+bool is_plain_header_of(const char* header, std::string_view name, int64_t size) {
+  if (name.empty() || name.size() > 100 || header[345] || text_of(header, 100) != name) return false;
+  if (header[156] != '0' && header[156] != '\0' && header[156] != '7') return false;
+  int64_t sum = 0, own = 0;  // a plain loop over all bytes is vectorized; the checksum counts its own field as blanks
+  for (int64_t k = 0; k < kBlock; ++k) sum += static_cast<unsigned char>(header[k]);
+  for (int64_t k = 148; k < 156; ++k) own += static_cast<unsigned char>(header[k]);
+  return digits_of(header + 124, 11, 12) == size && digits_of(header + 148, 6, 8) == sum - own + 8 * ' ';
 }
 
 // Parses the records of a pax header: "length key=value\n". The length includes itself.
@@ -133,3 +157,19 @@ Scan scan_tar(const std::string& path) {
 }
 
 }  // namespace ndd
+
+// Finds headers that differ from an index, or whose form needs a closer look: sets `others` to their samples and returns how many there are. The headers
+// lie one after the other; sample k has one if lengths[k] is not 0. It belongs to file files[k], which has sizes[k] bytes according to the index, and whose
+// name lies between name_offsets[files[k]] and the next offset in `names`.
+NDD_EXPORT(keep, int64_t, ndd_find_other_headers,
+           (const void* headers, const int64_t* lengths, const int64_t* files, const int64_t* sizes, int64_t n, const char* names,
+            const int64_t* name_offsets, int64_t* others)) {
+  int64_t count = 0;
+  const auto* at = static_cast<const char*>(headers);
+  for (int64_t k = 0; k < n; at += lengths[k++]) {
+    if (lengths[k] == 0) continue;
+    const int64_t first = name_offsets[files[k]], end = name_offsets[files[k] + 1];
+    if (lengths[k] != ndd::kBlock || !ndd::is_plain_header_of(at, {names + first, static_cast<size_t>(end - first)}, sizes[k])) others[count++] = k;
+  }
+  return count;
+}

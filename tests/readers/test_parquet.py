@@ -19,6 +19,7 @@ import torch_ndd as ndd
 from torch_ndd.readers import parquet as reader_module
 from torch_ndd.readers.parquet._columns import Column
 from torch_ndd.readers.parquet._groups import Group, Rows, gather
+from torch_ndd.readers.parquet._matching import LocatedRows
 from torch_ndd.testing import assert_resumable
 
 COLUMNS: dict[str, Any] = {
@@ -112,6 +113,37 @@ def test_batches_join_row_groups_with_and_without_missing_values(tmp_path: Path)
     assert [None if np.isnan(value) else value for value in values(batch, "real")] == [None if i == 2 else i for i in numbers]
     assert [bytes(value).decode() for value in values(batch, "text")] == ["" if i == 1 else "abcdefgh"[i] for i in numbers]
     assert [bytes(value) for value in values(batch, "image")] == [b"in a file" if i == 1 else b"%d" % i for i in numbers]
+
+
+@pytest.mark.parametrize("options", [{}, {"random_shuffle": True}], ids=["in order", "in random order"])
+def test_texts_and_numbers_of_many_row_groups(options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are copied by native code once their row groups are in memory."""
+    table = {
+        "number": pa.array(range(60), pa.int16()),
+        "real": pa.array([None if k % 7 == 0 else k / 4 for k in range(60)]),
+        "text": [None if k % 5 == 0 else "é" * k for k in range(60)],
+        "wide": pa.array([b"w" * (k % 3) for k in range(60)], pa.large_binary()),
+        "flag": [k % 3 == 0 for k in range(60)],
+    }
+    parquet.write_table(pa.table(table), tmp_path / "x.parquet", row_group_size=20)
+    copies, copy = [], LocatedRows.copy
+    monkeypatch.setattr(LocatedRows, "copy", lambda *arguments: copies.append(1) or copy(*arguments))
+    reader = ndd.readers.Parquet(3, path=tmp_path / "x.parquet", **options)
+    for _ in range(3):
+        batches = list(reader)
+        numbers = rows(batches)
+        assert sorted(numbers) == list(range(60))
+        np.testing.assert_array_equal(rows(batches, "real"), [np.nan if k % 7 == 0 else k / 4 for k in numbers])
+        assert [bytes(text).decode() for text in rows(batches, "text")] == ["" if k % 5 == 0 else "é" * k for k in numbers]
+        assert [bytes(text) for text in rows(batches, "wide")] == [b"w" * (k % 3) for k in numbers]
+        assert rows(batches, "flag") == [k % 3 == 0 for k in numbers]
+    assert len(copies) >= (20 if options else 3)
+
+
+def test_samples_outside_of_the_row_groups_are_not_located() -> None:
+    begins = np.array([0, 2, 2, 5])
+    assert LocatedRows(np.array([4, 1, 0, 2]), begins, 1).groups == [0, 2]
+    assert [LocatedRows(np.array([0, sample]), begins, 1).groups for sample in (-1, 5, 2**62, -(2**63))] == [[]] * 4
 
 
 def test_folders_patterns_and_lists(tmp_path: Path) -> None:

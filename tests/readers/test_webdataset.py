@@ -13,6 +13,8 @@ from readers._files import GZIP, write_tar
 
 import torch_ndd as ndd
 from torch_ndd import index
+from torch_ndd._core import native
+from torch_ndd.readers.webdataset._tar_headers import mismatches
 from torch_ndd.testing import assert_resumable
 
 FILES = [
@@ -155,6 +157,30 @@ def test_an_index_without_names_of_another_archive_is_an_error(tmp_path: Path) -
     place.write_text("v1.1 1\ncls 512 1 jpg 1536 1\n")
     with pytest.raises(RuntimeError, match=r"the file there is '1\.(jpg|cls)'"):
         read(["jpg", "cls"], path, index_paths=place)
+
+
+def test_native_code_passes_no_header_that_differs(tmp_path: Path) -> None:
+    """Of headers with one changed byte, it passes those that contradict nothing when they are examined one by one: others may be of another file."""
+    name, size, start = b"folder/1.jpg", 700, write_tar(tmp_path / "a.tar", [("folder/1.jpg", bytes(700))]).read_bytes()[:512]
+    blocks = np.repeat(np.frombuffer(start, np.uint8)[None], 1 + 3 * 512, 0)
+    for k, block in enumerate(blocks[1:]):
+        block[k // 3] ^= (1, 0x80, start[k // 3] or 255)[k % 3]
+        if not 148 <= k // 3 < 156:  # with a checksum that fits
+            block[148:156] = np.frombuffer(b"%06o\0 " % (int(block.sum()) - int(block[148:156].sum()) + 8 * 32), np.uint8)
+    lengths, others = np.zeros(2 * len(blocks), np.int64), np.empty(2 * len(blocks), np.int64)
+    lengths[1::2] = 512  # the others have no header
+    columns = lengths, np.zeros_like(lengths), np.full_like(lengths, size)
+    offsets = np.array([0, len(name)])
+    found = native.find_other_headers(
+        blocks.ctypes.data, *(c.ctypes.data for c in columns), len(lengths), name, offsets.ctypes.data, others.ctypes.data
+    )
+    assert (others[:found] % 2 == 1).all()
+    passed = np.setdiff1d(np.arange(len(blocks)), others[:found] // 2)
+    assert len(passed) > 500  # owners, times and the fields after the checksum
+    assert passed[0] == 0
+    assert not mismatches(blocks[passed], [size] * len(passed), [name] * len(passed), [b"jpg"] * len(passed))
+    changed = {(k - 1) // 3 for k in passed.tolist() if k}
+    assert not changed & {*range(len(name)), *range(124, 135), *range(148, 154)}  # name, size, checksum
 
 
 def test_types_of_components(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import importlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -31,7 +31,7 @@ from .._threads import BatchThreadsReader
 from ._columns import Column, convert_columns, known_columns, number_type, promised_bytes, select_columns, to_batch, with_files
 from ._files import import_arrow, open_file
 from ._groups import Group, Rows, gather
-from ._matching import read_matching
+from ._matching import LocatedRows, read_matching
 
 # In random order the latest row groups are kept, up to this many bytes.
 _KEPT_BYTES = 256 * 2**20
@@ -232,33 +232,31 @@ class Parquet(BatchThreadsReader):
         return f"{self._paths[file]} at row {sample - self._begins[first]}"
 
     @override
-    def start(self, samples: np.ndarray) -> Future[Any] | Rows:
-        rows = self._find_loaded(samples)
-        return super().start(samples) if rows is None else rows
+    def start(self, samples: np.ndarray) -> Future[Any] | Callable[[], Any]:
+        return self._find_loaded(samples) or super().start(samples)
 
     @override
-    def finish(self, request: Future[Any] | Rows, samples: np.ndarray) -> Any:
-        if isinstance(request, Rows):
-            return self._name_samples(self._convert(samples, request, self._selected), samples)
-        return super().finish(request, samples)
+    def finish(self, request: Future[Any] | Callable[[], Any], samples: np.ndarray) -> Any:
+        return super().finish(request, samples) if isinstance(request, Future) else self._name_samples(request(), samples)
 
-    def _find_loaded(self, samples: np.ndarray) -> Rows | None:
-        """Return samples that :meth:`finish` can copy itself: they are small, and their row groups are in memory."""
-        if self._process != os.getpid() or not len(samples):
+    def _find_loaded(self, samples: np.ndarray) -> Callable[[], Any] | None:
+        """Return how :meth:`finish` can copy samples itself, if they are small and their row groups are in memory."""
+        if self._process != os.getpid():
             return None
-        numbers, counts, rows, places = self._locate(samples)
+        located = LocatedRows(samples, self._begins, len(self._selected))
         with self._cache_lock:
-            if not self._sizes.keys() >= set(numbers):
+            if not located.groups or not self._sizes.keys() >= set(located.groups):
                 return None
-            groups = [self._loaded[number].result() for number in numbers]
-            for number in numbers:
+            groups = [self._loaded[number].result() for number in located.groups]
+            for number in located.groups:
                 self._loaded.move_to_end(number)
         # Values that need a look at each sample may be in files.
-        if not all(group.is_contiguous for group in groups):
+        if not all(group.is_contiguous for group in groups) or len(samples) * max(group.row_bytes for group in groups) > _BYTES_COPIED_HERE:
             return None
-        if sum(group.bytes * count // max(group.table.num_rows, 1) for group, count in zip(groups, counts, strict=True)) > _BYTES_COPIED_HERE:
-            return None
-        return Rows(groups, counts, rows, places)
+        if all(group.fields is not None for group in groups):
+            return partial(located.copy, groups, [column.name for column in self._selected])
+        _, counts, rows, places = self._locate(samples)
+        return partial(self._convert, samples, Rows(groups, counts, rows, places), self._selected)
 
     @override
     def _read_batch(self, samples: np.ndarray) -> dict[str, Batch]:

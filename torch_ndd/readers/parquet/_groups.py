@@ -36,6 +36,7 @@ class Group:
         self.is_contiguous = all(values is not None for values in self.values.values())
         # With what is not in the table's memory: numbers of which missing ones have become NaN, booleans as bytes, ends and shapes of lists.
         self.bytes = table.nbytes + sum(_count_copied(self.values[column.name], table.column(column.field)) for column in columns)
+        self.row_bytes = self.bytes // max(table.num_rows, 1)
         # For csrc/readers/table_rows.cpp, three numbers for each column; None unless all are texts or scalars.
         self.fields: bytes | None = None
         self.dtypes = [_dtype_of(values) if isinstance(values, np.ndarray) else None for values in self.values.values()]

@@ -12,6 +12,7 @@ import torch
 from typing_extensions import Unpack, override
 
 from ... import types
+from ..._core import native
 from ..._core.context.device import DeviceLike
 from ..._core.process.files import open_text, text_of
 from ..._core.suggestions import check_choice
@@ -19,7 +20,7 @@ from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import read_all
 from .._base import LoaderOptions, Reader
-from .._ranges.ranges import Path, Ranges, Sources, as_paths, pack_paths, packed_batch
+from .._ranges.ranges import Path, Ranges, Sources, address_of, as_paths, pack_paths, packed_batch
 from .._ranges.records import TAR, refuse, scan
 from .._ranges.remote import ranges_of
 from ._archive_paths import expand_paths
@@ -201,12 +202,11 @@ class Webdataset(Reader):
     @override
     def start(self, samples: np.ndarray) -> Any:
         assert self._ranges is not None
-        numbers = self._components[:, samples]
-        if self._indices:
-            unknown = (numbers >= 0) & ~self._compared[numbers]
+        numbers = self._components.take(samples, 1)
+        if self._indices and (unknown := ~self._compared[numbers] & (numbers >= 0)).any():
             # -1 stands for an empty sample: the header was compared before.
             numbers = np.concatenate([numbers, np.where(unknown, numbers + self._files, -1)])
-        return self._ranges.start(np.ascontiguousarray(numbers))
+        return self._ranges.start(numbers)
 
     def _first(self, outputs: Any) -> Any:
         return tuple(output[0] if isinstance(output, list) else output.nth(0) for output in outputs)
@@ -216,11 +216,11 @@ class Webdataset(Reader):
         refuse(self._damaged, samples)
         outputs: list[Any] = []
         bad: dict[int, str] = {}
-        parts = request.parts()
-        if self._indices:
+        parts, components = request.parts(), self._components.take(samples, 1)
+        if len(parts) > len(self._ext):
             # The first components are the outputs, the others their headers.
             parts, headers = parts[: len(self._ext)], parts[len(self._ext) :]
-            self._compare(headers, [lengths for _, lengths in parts], self._components[:, samples])
+            self._compare(headers, [lengths for _, lengths in parts], components)
         for k, (values, lengths) in enumerate(parts):
             if (decoder := self._decoders[k]) is not None:
                 outputs.append(_decode_batch(decoder, np.asarray(values), np.asarray(lengths), bad, self._ext[k]))
@@ -234,7 +234,7 @@ class Webdataset(Reader):
                     continue
                 values, lengths = values.view(dtype), lengths // dtype.itemsize
             batch = packed_batch(values, lengths)
-            batch.sources = Sources(self._written_source, self._components[k, samples])
+            batch.sources = Sources(self._written_source, components[k])
             outputs.append(batch)
         if bad:
             raise UnreadableSamples(bad)
@@ -246,11 +246,15 @@ class Webdataset(Reader):
         bad: dict[int, str] = {}
         # Without names in the index (v1.1), files of one sample must at least share the common part of their names.
         stems: dict[int, set[bytes]] = {}
+        others = np.empty(components.shape[1], np.int64)
         for (values, found), sizes, row in zip(headers, lengths, components, strict=True):
-            there = np.flatnonzero(found).tolist()  # the others were compared before
-            if not there:
+            columns = (address_of(column) for column in (found, row, sizes))
+            content, count = values.data_ptr(), len(row)
+            differing = native.find_other_headers(content, *columns, count, self._names.packed, address_of(self._names.offsets), address_of(others))
+            if not differing:
                 continue
-            files, blocks = row[there].tolist(), np.asarray(values).reshape(-1, BLOCK)
+            there = others[:differing].tolist()
+            files, blocks = row[there].tolist(), values.numpy().reshape(-1, BLOCK)[(np.cumsum(found > 0) - 1)[there]]
             known = [self._names.content(k) for k in files]
             wrong = mismatches(blocks, sizes[there].tolist(), known, [self._extensions[k] for k in files])
             bad |= {there[k]: why for k, why in wrong.items() if there[k] not in bad}

@@ -29,6 +29,8 @@ def split_name(path: bytes) -> tuple[bytes, bytes]:
 def mismatches(headers: np.ndarray, lengths: Sequence[int], names: Sequence[bytes], extensions: Sequence[bytes]) -> dict[int, str]:
     """Return the files whose header contradicts the index, each with the reason.
 
+    Nearly all headers have a form in which native code compares them (csrc/readers/tar.cpp) in a hundredth of the time.
+
     Args:
         headers: The block in front of each file, uint8 (files, 512).
         lengths: The size of each in bytes.
@@ -37,12 +39,9 @@ def mismatches(headers: np.ndarray, lengths: Sequence[int], names: Sequence[byte
     """
     # The checksum of a header counts its own field as blanks.
     sums = headers.sum(1, dtype=np.int64) - headers[:, _CHECKSUM].sum(1, dtype=np.int64) + 8 * ord(" ")
-    sizes = np.asarray(lengths, np.int64)
     found = {}
-    # The vectorized check passes nearly all headers; only the rest is examined one by one.
-    for k in np.flatnonzero(~_fit_plainly(headers, sums, sizes, names)).tolist():
-        total, length, name, extension = int(sums[k]), int(sizes[k]), names[k], extensions[k]
-        header = headers[k].tobytes()
+    for k, (block, total, length, name, extension) in enumerate(zip(headers, sums.tolist(), lengths, names, extensions, strict=True)):
+        header = block.tobytes()
         if _octal(header[_CHECKSUM]) != total or header[_KIND] not in _FILES:
             found[k] = "no file of the archive begins there"
         # A set high bit means a size in binary (GNU), and a pax header replaces the field: neither can be compared here.
@@ -51,18 +50,6 @@ def mismatches(headers: np.ndarray, lengths: Sequence[int], names: Sequence[byte
         elif not _fits(stored := name_of(header), name, extension):
             found[k] = f"the file there is {stored.decode(errors='replace')!r}"
     return found
-
-
-def _fit_plainly(headers: np.ndarray, sums: np.ndarray, sizes: np.ndarray, names: Sequence[bytes]) -> np.ndarray:
-    """Return which headers fit in the form that nearly all have: numbers of all digits, and a short name."""
-    stored = np.ascontiguousarray(headers[:, _NAME]).view("S100")[:, 0]
-    short = np.array([0 < len(name) <= _NAME.stop for name in names], bool) & (headers[:, _PREFIX.start] == 0)
-    fits = short & (stored == np.array(names, "S100")) & np.isin(headers[:, _KIND], np.frombuffer(_FILES, np.uint8))
-    # Without the terminators: a blank or NUL after the size, NUL and blank after the checksum.
-    for field, expected in ((slice(_SIZE.start, _SIZE.stop - 1), sizes), (slice(_CHECKSUM.start, _CHECKSUM.stop - 2), sums)):
-        digits = headers[:, field].astype(np.int64) - ord("0")
-        fits &= ((digits >= 0) & (digits < 8)).all(1) & (digits @ 8 ** np.arange(digits.shape[1])[::-1] == expected)
-    return fits
 
 
 def name_of(header: bytes) -> bytes:
