@@ -291,8 +291,9 @@ void along_width(const Rows& p, const AxisTable& h, int64_t channels) {
 
 }  // namespace
 
-void mix_height(const uint8_t* in, int64_t first, int64_t in_row, int64_t row, const AxisTable& v, uint8_t* out, int64_t out_row) {
-  for (int64_t y = 0; y < v.axis.out; ++y, out += out_row) {
+void mix_height(const uint8_t* in, int64_t first, int64_t in_row, int64_t row, const AxisTable& v, int64_t begin, int64_t end, uint8_t* out,
+                int64_t out_row) {
+  for (int64_t y = begin; y < end; ++y, out += out_row) {
     const int64_t at = y * v.stride;
     const uint8_t* from = in + (v.start[y] - first) * in_row;
     int64_t i = 0;
@@ -325,7 +326,7 @@ void height_then_width(const ResampleJob& job, const AxisTable& v, const AxisTab
   const auto* in = static_cast<const uint8_t*>(job.in);
   auto* out = static_cast<uint8_t*>(job.out);
   for (int64_t o = 0; o < job.outer; ++o, in += plane, out += v.axis.out * row) {
-    mix_height(in + skipped, 0, in_row, (columns.last - columns.first) * channels, v, mixed + skipped, in_row);
+    mix_height(in + skipped, 0, in_row, (columns.last - columns.first) * channels, v, 0, v.axis.out, mixed + skipped, in_row);
     along_width({mixed, in_row, v.axis.out, out, row, mixed + bytes}, h, channels);
   }
 }
@@ -345,7 +346,7 @@ void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const Ax
   uint8_t* const mixed = whole_rows ? nullptr : scratch<uint8_t>(4, (rows.last - rows.first) * row);
   for (int64_t o = 0; o < job.outer; ++o, in += plane, out += v.axis.out * row) {
     if (whole_rows) {
-      mix_height(in, 0, row, row, v, out, row);
+      mix_height(in, 0, row, row, v, 0, v.axis.out, out, row);
       continue;
     }
     along_width({in + rows.first * in_row, in_row, rows.last - rows.first, mixed, row, end}, h, channels);
@@ -353,7 +354,7 @@ void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const Ax
     if (copies(v)) {
       for (int64_t y = 0; y < v.axis.out; ++y) std::memcpy(out + y * row, mixed + (v.start[y] - rows.first) * row, row);
     } else {
-      mix_height(mixed, rows.first, row, row, v, out, row);
+      mix_height(mixed, rows.first, row, row, v, 0, v.axis.out, out, row);
     }
   }
 }
