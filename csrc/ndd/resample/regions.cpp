@@ -65,20 +65,21 @@ void resample_together(std::vector<Region>& regions, int64_t count) {
   const ResampleJob& job = *regions[0].job;
   const int64_t channels = job.channels, height = job.axes[1].in, in_row = job.axes[2].in * channels;
   const auto* const in = static_cast<const uint8_t*>(job.in);
-  int64_t top = height, bottom = 0, left = job.axes[2].in, right = 0, bytes = 0;
+  int64_t top = height, bottom = 0, left = job.axes[2].in, right = 0, bytes = 0, most = 0;
   for (int64_t i = 0; i < count; ++i) {
     const Region& region = regions[i];
     top = std::min(top, region.rows.first);
     bottom = std::max(bottom, region.rows.last);
     left = std::min(left, region.columns.first & ~int64_t{1});
     right = std::max(right, region.columns.last);
+    most = std::max(most, 2 * region.weights.stride);
     bytes += region.mixed_bytes();
   }
   uint8_t* mixed = scratch<uint8_t>(4, bytes);
   for (int64_t i = 0; i < count; mixed += regions[i++].mixed_bytes()) regions[i].mixed = mixed;
   for (int64_t next = top; next < bottom; next += row_lanes::kRows) {
     const int64_t r = std::min(next, height - row_lanes::kRows);  // the last group of the image overlaps the one before
-    const int16_t* const tile = row_lanes::turned_rows(in + r * in_row, in_row, channels, left, right, in + height * in_row);
+    const int16_t* const tile = row_lanes::turned_rows(in + r * in_row, in_row, channels, left, right, in + height * in_row, most);
     for (int64_t i = 0; i < count; ++i) {
       Region& region = regions[i];
       if (r + row_lanes::kRows <= region.rows.first || r >= region.rows.last) continue;
