@@ -156,7 +156,9 @@ void AxisTable::build_by_torch_rule() {
   source = in;
   // The weights of `lanes` elements side by side first; then in rows as long as the longest. Few elements are computed one by one.
   const bool stretched = is_stretched(axis, in);
-  const int lanes = stretched && axis.out >= kLanes ? kLanes : 1;
+  // Vectors wider than the registers are slow.
+  const int widest = cpu_isa() == Isa::avx512 ? kLanes : cpu_isa() == Isa::avx2 ? kLanes / 2 : 1;
+  const int lanes = stretched && axis.out >= kLanes ? widest : 1;
   static thread_local std::vector<double> all, memory;
   static thread_local std::vector<int64_t> places;
   pillow_nearest(axis, in, places);
@@ -171,7 +173,9 @@ void AxisTable::build_by_torch_rule() {
     }
     int64_t at[kLanes];
     for (int k = 0; k < lanes; ++k) at[k] = index(i + k);
-    return (lanes == 1 ? append_stretched<1> : append_stretched<kLanes>)(axis, at, in, starts, counts, all);
+    return (lanes == 1        ? append_stretched<1>
+            : lanes == kLanes ? append_stretched<kLanes>
+                              : append_stretched<kLanes / 2>)(axis, at, in, starts, counts, all);
   };
   all.clear();
   const int64_t padded = (axis.out + lanes - 1) / lanes * lanes;
