@@ -5,6 +5,8 @@
 
 #if defined(__x86_64__)
 
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // raised inside gcc 12's own AVX-512 header
+#pragma GCC diagnostic ignored "-Wuninitialized"
 #define NDD_VNNI __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni"))) inline
 
 namespace ndd {
