@@ -6,6 +6,7 @@
 
 #include "ndd/elementwise/lut.h"
 #include "ndd/elementwise/lut_x86.h"
+#include "ndd/vnni.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -71,11 +72,6 @@ __attribute__((target("avx2"))) int64_t transform_avx2(const FixedMatrix& matrix
     }
   }
   return i;
-}
-
-bool has_vnni() {
-  static const bool has = __builtin_cpu_supports("avx512vnni") && cpu_isa() == Isa::avx512;
-  return has;
 }
 
 // Each store writes 16 bytes too many, which the next one overwrites: masked stores outside the caches take 14 us more for a VGA image.

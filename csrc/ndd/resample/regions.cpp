@@ -21,12 +21,20 @@ struct Region {
   Span rows, columns;
   const ResampleJob* job = nullptr;
   uint8_t* mixed = nullptr;  // row `rows.first - kMargin` of the width pass
+  int64_t done = 0;  // rows of the output
 
   // Groups of rows begin where the first region does: the first and the last group of another may have rows outside of it, which are computed as well.
   static constexpr int64_t kMargin = row_lanes::kRows - 1;
 
   int64_t row_bytes() const { return h.axis.out * job->channels; }
   int64_t mixed_bytes() const { return (rows.last - rows.first + 2 * kMargin) * row_bytes(); }
+
+  // The height pass of the next rows of the output that need no row of the width pass from `bottom` on.
+  void mix_rows_above(int64_t bottom) {
+    const int64_t begin = done, row = row_bytes();
+    while (done < v.axis.out && v.start[done] + v.count[done] <= bottom) ++done;
+    mix_height(mixed + kMargin * row, rows.first, row, row, v, begin, done, static_cast<uint8_t*>(job->out) + begin * row, row);
+  }
 };
 
 // Of the rows between the passes, which stay with the thread. A region with more is resampled alone.
@@ -47,6 +55,7 @@ bool prepare(const ResampleJob& job, Region& region) {
     region.weights.build(region.h);
   }
   region.job = &job;
+  region.done = 0;
   region.rows = Span(region.v);
   region.columns = Span(region.h);
   return row_lanes::pays(region.rows.last - region.rows.first, region.h) && !height_first(region.v, region.h);
@@ -56,13 +65,14 @@ void resample_together(std::vector<Region>& regions, int64_t count) {
   const ResampleJob& job = *regions[0].job;
   const int64_t channels = job.channels, height = job.axes[1].in, in_row = job.axes[2].in * channels;
   const auto* const in = static_cast<const uint8_t*>(job.in);
-  int64_t top = height, bottom = 0, left = job.axes[2].in, right = 0, bytes = 0;
+  int64_t top = height, bottom = 0, left = job.axes[2].in, right = 0, bytes = 0, most = 0;
   for (int64_t i = 0; i < count; ++i) {
     const Region& region = regions[i];
     top = std::min(top, region.rows.first);
     bottom = std::max(bottom, region.rows.last);
     left = std::min(left, region.columns.first & ~int64_t{1});
     right = std::max(right, region.columns.last);
+    most = std::max(most, 2 * region.weights.stride);
     bytes += region.mixed_bytes();
   }
   // Of slot 4, as the rows between the passes in two_passes.cpp; turned_rows() has slot 0.
@@ -70,18 +80,14 @@ void resample_together(std::vector<Region>& regions, int64_t count) {
   for (int64_t i = 0; i < count; mixed += regions[i++].mixed_bytes()) regions[i].mixed = mixed;
   for (int64_t next = top; next < bottom; next += row_lanes::kRows) {
     const int64_t r = std::min(next, height - row_lanes::kRows);  // the last group of the image overlaps the one before
-    const int16_t* const tile = row_lanes::turned_rows(in + r * in_row, in_row, channels, left, right, in + height * in_row);
+    const int16_t* const tile = row_lanes::turned_rows(in + r * in_row, in_row, channels, left, right, in + height * in_row, most);
     for (int64_t i = 0; i < count; ++i) {
-      const Region& region = regions[i];
+      Region& region = regions[i];
       if (r + row_lanes::kRows <= region.rows.first || r >= region.rows.last) continue;
       uint8_t* const to = region.mixed + (r - region.rows.first + Region::kMargin) * region.row_bytes();
       row_lanes::mix_turned(tile, channels, left, region.h, region.weights, 0, region.h.axis.out, to, region.row_bytes());
+      region.mix_rows_above(r + row_lanes::kRows);
     }
-  }
-  for (int64_t i = 0; i < count; ++i) {
-    const Region& region = regions[i];
-    const int64_t row = region.row_bytes();
-    mix_height(region.mixed + Region::kMargin * row, region.rows.first, row, row, region.v, static_cast<uint8_t*>(region.job->out), row);
   }
 }
 

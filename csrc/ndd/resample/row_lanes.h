@@ -10,6 +10,7 @@
 
 #include "ndd/resample/table.h"
 #include "ndd/simd.h"
+#include "ndd/vnni.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -43,12 +44,13 @@ constexpr int64_t kBlock = 16;
 // first neighbor is odd follow a weight of zero.
 struct PairWeights {
   Axis axis{};
-  int64_t stride = 0;  // pairs of an output element
+  int64_t stride = 0;  // pairs of an output element, of which the last ones may be zero
   std::vector<int32_t> pairs, fine;
 
   void build(const AxisTable& h) {
     axis = h.axis;
-    stride = (h.most + 2) / 2;
+    stride = 1;
+    for (int64_t x = 0; x < h.axis.out; ++x) stride = std::max<int64_t>(stride, (h.count[x] + (h.start[x] & 1) + 1) / 2);
     fill(h, h.weight16, pairs);
     if (h.fine()) fill(h, h.fine16, fine);
   }
@@ -174,17 +176,91 @@ NDD_AVX2 void mix_columns(const int16_t* tile, int64_t first, const AxisTable& h
   }
 }
 
-// Sixteen rows from `in` on, of which the source pixels [first, last) are needed.
-inline int16_t* turned_rows(const uint8_t* in, int64_t in_row, int64_t channels, int64_t first, int64_t last, const uint8_t* end) {
-  int16_t* const tile = scratch<int16_t>(0, ((last - first + 3) / 4 + 1) * 4 * channels * kRows);
+// As mix_pixel, with all rows in a register, rounded.
+template <int C, bool fine>
+NDD_ALWAYS_INLINE NDD_VNNI void mix_pixel_512(const int16_t* tile, const int32_t* weights, const int32_t* rest, int64_t pairs, __m512i half,
+                                              __m128i shift, __m512i* levels) {
+  __m512i sum[C], more[C];
+  for (int c = 0; c < C; ++c) sum[c] = fine ? _mm512_setzero_si512() : half, more[c] = half;
+  const auto add = [&](int64_t k) NDD_ALWAYS_INLINE __attribute__((target("avx512f,avx512bw,avx512vnni"))) {
+    const __m512i w = _mm512_set1_epi32(weights[k]), v = _mm512_set1_epi32(rest[k]);
+    for (int c = 0; c < C; ++c) {
+      const __m512i values = _mm512_load_si512(tile + 2 * (k * C + c) * kRows);
+      sum[c] = _mm512_dpwssd_epi32(sum[c], values, w);
+      if (fine) more[c] = _mm512_dpwssd_epi32(more[c], values, v);
+    }
+  };
+  int64_t k = 0;
+  for (; k + 2 <= pairs; k += 2) {
+    add(k);
+    add(k + 1);
+  }
+  if (k < pairs) add(k);
+  for (int c = 0; c < C; ++c) levels[c] = _mm512_sra_epi32(fine ? _mm512_add_epi32(_mm512_slli_epi32(sum[c], kFineBits), more[c]) : sum[c], shift);
+}
+
+// Stores sixteen elements of sixteen rows, of which each register holds four: rows 0 to 3 in its first lane, and so on. The first `count` of them are
+// stored.
+NDD_VNNI void store_turned(const __m512i* levels, int64_t count, uint8_t* out, int64_t out_row) {
+  const __m512i low0 = _mm512_unpacklo_epi32(levels[0], levels[1]), low1 = _mm512_unpacklo_epi32(levels[2], levels[3]);
+  const __m512i high0 = _mm512_unpackhi_epi32(levels[0], levels[1]), high1 = _mm512_unpackhi_epi32(levels[2], levels[3]);
+  const __m512i rows[4] = {_mm512_unpacklo_epi64(low0, low1), _mm512_unpackhi_epi64(low0, low1), _mm512_unpacklo_epi64(high0, high1),
+                           _mm512_unpackhi_epi64(high0, high1)};
+  const auto store = [=](int64_t r, __m128i row) NDD_ALWAYS_INLINE __attribute__((target("avx2"))) {
+    if (count >= 16) _mm_storeu_si128(reinterpret_cast<__m128i*>(out + r * out_row), row);
+    else std::memcpy(out + r * out_row, &row, count);  // masks took longer
+  };
+  for (int64_t r = 0; r < 4; ++r) {
+    store(r, _mm512_castsi512_si128(rows[r]));
+    store(r + 4, _mm512_extracti32x4_epi32(rows[r], 1));
+    store(r + 8, _mm512_extracti32x4_epi32(rows[r], 2));
+    store(r + 12, _mm512_extracti32x4_epi32(rows[r], 3));
+  }
+}
+
+// As mix_columns. All pixels take as many pairs, since the end of a loop whose length varies is mispredicted: sums go on into pixels of weight zero.
+template <int C, bool fine>
+NDD_VNNI void mix_columns_512(const int16_t* tile, int64_t first, const AxisTable& h, const PairWeights& table, int64_t begin, int64_t end,
+                              uint8_t* out, int64_t out_row) {
+  const __m128i shift = _mm_cvtsi32_si128(h.precision);
+  const __m512i half = _mm512_set1_epi32(h.precision > 0 ? 1 << (h.precision - 1) : 0);
+  const __m512i turn = _mm512_broadcast_i32x4(_mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15));
+  const int32_t *const starts = h.start.data(), *const pairs = table.pairs.data(), *const rests = fine ? table.fine.data() : pairs;
+  const int64_t stride = table.stride;
+  for (int64_t x = begin; x < end; x += kBlock) {
+    const int64_t count = std::min(kBlock, end - x) * C;
+    __m512i levels[kBlock / 4 * C];
+    for (int64_t i = 0; i < kBlock; i += 4) {
+      __m512i sums[4 * C];
+#pragma GCC unroll 4
+      for (int64_t k = 0; k < 4; ++k) {
+        const int64_t at = std::min(x + i + k, end - 1);
+        mix_pixel_512<C, fine>(tile + ((starts[at] & ~1) - first) * C * kRows, pairs + at * stride, rests + at * stride, stride, half, shift,
+                               sums + k * C);
+      }
+      // Packing saturates to 16 bits and then to bytes: the clamp of rounded_level().
+      for (int g = 0; g < C; ++g) {
+        const __m512i words = _mm512_packs_epi32(sums[4 * g], sums[4 * g + 1]), more = _mm512_packs_epi32(sums[4 * g + 2], sums[4 * g + 3]);
+        levels[i / 4 * C + g] = _mm512_shuffle_epi8(_mm512_packus_epi16(words, more), turn);
+      }
+    }
+    for (int64_t e = 0; e < count; e += 16) store_turned(levels + e / 4, count - e, out + x * C + e, out_row);
+  }
+}
+
+// Sixteen rows from `in` on, of which the source pixels [first, last) are needed; `most` more may be read.
+inline int16_t* turned_rows(const uint8_t* in, int64_t in_row, int64_t channels, int64_t first, int64_t last, const uint8_t* end, int64_t most) {
+  int16_t* const tile = scratch<int16_t>(0, ((last - first + most + 3) / 4 + 1) * 4 * channels * kRows);
   (channels == 3 ? turn_in<3> : turn_in<4>)(in + first * channels, in_row, last - first, end, tile);
   return tile;
 }
 
 inline void mix_turned(const int16_t* tile, int64_t channels, int64_t first, const AxisTable& h, const PairWeights& table, int64_t begin, int64_t end,
                        uint8_t* out, int64_t out_row) {
-  const auto mix =
-      channels == 3 ? (h.fine() ? mix_columns<3, true> : mix_columns<3, false>) : (h.fine() ? mix_columns<4, true> : mix_columns<4, false>);
+  auto mix = channels == 3 ? (h.fine() ? mix_columns<3, true> : mix_columns<3, false>) : (h.fine() ? mix_columns<4, true> : mix_columns<4, false>);
+  if (has_vnni())
+    mix = channels == 3 ? (h.fine() ? mix_columns_512<3, true> : mix_columns_512<3, false>)
+                        : (h.fine() ? mix_columns_512<4, true> : mix_columns_512<4, false>);
   mix(tile, first, h, table, begin, end, out, out_row);
 }
 
@@ -196,7 +272,7 @@ inline void along_width(const Rows& p, const AxisTable& h, int64_t channels) {
     const int64_t first = s.first & ~int64_t{1};
     for (int64_t next = 0; next < p.rows; next += kRows) {
       const int64_t r = std::min(next, p.rows - kRows);  // the last group overlaps the one before
-      const int16_t* const tile = turned_rows(p.in + r * p.in_row, p.in_row, channels, first, s.last, p.end);
+      const int16_t* const tile = turned_rows(p.in + r * p.in_row, p.in_row, channels, first, s.last, p.end, 2 * table.stride);
       mix_turned(tile, channels, first, h, table, s.begin, s.end, p.out + r * p.out_row, p.out_row);
     }
     begin = s.end;

@@ -9,6 +9,7 @@
 
 #include "ndd/resample/row_lanes.h"
 #include "ndd/simd.h"
+#include "ndd/vnni.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -273,6 +274,72 @@ __attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t
   return i;
 }
 
+// The weights of an output row as sums of signed bytes, times 1, 256 and 65,536, each four of which one multiply-add takes.
+struct ByteWeights {
+  std::vector<int32_t> quads[3];
+  int parts = 2;  // 16-bit weights above 32,639 need three bytes, and Pillow's do
+
+  NDD_VNNI void split(const AxisTable& v, int64_t y) {
+    parts = 2;
+    for (std::vector<int32_t>& part : quads) part.resize(v.stride / 4);
+    for (int64_t k = 0; k < v.stride; k += 8) {
+      const int64_t at = y * v.stride + k;
+      const auto load = [&](const std::vector<int16_t>& weights) NDD_ALWAYS_INLINE
+          __attribute__((target("avx2"))) { return _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(weights.data() + at))); };
+      __m256i rest = load(v.weight16);
+      if (v.fine()) rest = _mm256_add_epi32(_mm256_slli_epi32(rest, kFineBits), load(v.fine16));
+      for (std::vector<int32_t>& part : quads) {
+        if (&part == &quads[2] && _mm256_test_epi32_mask(rest, rest) != 0) parts = 3;
+        const __m256i low = _mm256_srai_epi32(_mm256_slli_epi32(rest, 24), 24);
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(part.data() + k / 4), _mm256_cvtepi32_epi8(low));
+        rest = _mm256_srai_epi32(_mm256_sub_epi32(rest, low), 8);
+      }
+    }
+  }
+};
+
+// Mixes rows, 64 bytes at a time, four rows per step: a third of the instructions of mix_rows_wide and four fifths of its time, since shuffles and
+// multiply-adds share ports. n >= 64; the last
+// block overlaps the one before.
+template <int kParts>
+NDD_VNNI void mix_rows_of_bytes(const uint8_t* in, int64_t in_row, const ByteWeights& weights, int64_t count, int32_t precision, int64_t n,
+                                uint8_t* out) {
+  const __m128i shift = _mm_cvtsi32_si128(precision);
+  const __m512i half = _mm512_set1_epi32(precision > 0 ? 1 << (precision - 1) : 0);
+  const int64_t quads = (count + 3) / 4;
+  const int32_t* const parts[3] = {weights.quads[0].data(), weights.quads[1].data(), weights.quads[2].data()};
+  // Rows after the last one, whose weights are zero, repeat it.
+  const int64_t last = count - 4 * quads + 3, second = std::min<int64_t>(1, last) * in_row, third = std::min<int64_t>(2, last) * in_row,
+                fourth = last * in_row;
+  for (int64_t next = 0; next < n; next += 64) {
+    const int64_t i = std::min(next, n - 64);
+    __m512i sums[kParts][4];
+    for (int k = 0; k < 4; ++k) {
+      sums[0][k] = half;
+      for (int p = 1; p < kParts; ++p) sums[p][k] = _mm512_setzero_si512();
+    }
+    const uint8_t* row = in + i;
+    const auto add = [&](int64_t q, int64_t r1, int64_t r2, int64_t r3) NDD_ALWAYS_INLINE __attribute__((target("avx512f,avx512bw,avx512vnni"))) {
+      const __m512i a = _mm512_loadu_si512(row), b = _mm512_loadu_si512(row + r1), c = _mm512_loadu_si512(row + r2), d = _mm512_loadu_si512(row + r3);
+      const __m512i upper[2] = {_mm512_unpacklo_epi8(a, b), _mm512_unpackhi_epi8(a, b)};
+      const __m512i lower[2] = {_mm512_unpacklo_epi8(c, d), _mm512_unpackhi_epi8(c, d)};
+      const __m512i bytes[4] = {_mm512_unpacklo_epi16(upper[0], lower[0]), _mm512_unpackhi_epi16(upper[0], lower[0]),
+                                _mm512_unpacklo_epi16(upper[1], lower[1]), _mm512_unpackhi_epi16(upper[1], lower[1])};
+      for (int p = 0; p < kParts; ++p) {
+        const __m512i weight = _mm512_set1_epi32(parts[p][q]);
+        for (int k = 0; k < 4; ++k) sums[p][k] = _mm512_dpbusd_epi32(sums[p][k], bytes[k], weight);
+      }
+    };
+    for (int64_t q = 0; q + 1 < quads; ++q, row += 4 * in_row) add(q, in_row, 2 * in_row, 3 * in_row);
+    add(quads - 1, second, third, fourth);
+    for (int k = 0; k < 4; ++k) {
+      for (int p = 1; p < kParts; ++p) sums[0][k] = _mm512_add_epi32(sums[0][k], _mm512_slli_epi32(sums[p][k], 8 * p));
+      sums[0][k] = _mm512_sra_epi32(sums[0][k], shift);
+    }
+    _mm512_storeu_si512(out + i, _mm512_packus_epi16(_mm512_packs_epi32(sums[0][0], sums[0][1]), _mm512_packs_epi32(sums[0][2], sums[0][3])));
+  }
+}
+
 #endif
 
 void along_width(const Rows& p, const AxisTable& h, int64_t channels) {
@@ -290,14 +357,20 @@ void along_width(const Rows& p, const AxisTable& h, int64_t channels) {
 
 }  // namespace
 
-void mix_height(const uint8_t* in, int64_t first, int64_t in_row, int64_t row, const AxisTable& v, uint8_t* out, int64_t out_row) {
-  for (int64_t y = 0; y < v.axis.out; ++y, out += out_row) {
+void mix_height(const uint8_t* in, int64_t first, int64_t in_row, int64_t row, const AxisTable& v, int64_t begin, int64_t end, uint8_t* out,
+                int64_t out_row) {
+  for (int64_t y = begin; y < end; ++y, out += out_row) {
     const int64_t at = y * v.stride;
     const uint8_t* from = in + (v.start[y] - first) * in_row;
     int64_t i = 0;
 #if defined(__x86_64__)
     const int16_t* const w = v.weight16.data() + at;
-    if (cpu_isa() != Isa::base) {
+    if (row >= 64 && has_vnni()) {
+      static thread_local ByteWeights bytes;
+      bytes.split(v, y);
+      (bytes.parts == 2 ? mix_rows_of_bytes<2> : mix_rows_of_bytes<3>)(from, in_row, bytes, v.count[y], v.precision, row, out);
+      i = row;
+    } else if (cpu_isa() != Isa::base) {
       i = v.fine() ? mix_rows_wide<true>(from, in_row, w, v.fine16.data() + at, v.count[y], v.precision, row, out)
                    : mix_rows_wide<false>(from, in_row, w, nullptr, v.count[y], v.precision, row, out);
     }
@@ -324,7 +397,7 @@ void height_then_width(const ResampleJob& job, const AxisTable& v, const AxisTab
   const auto* in = static_cast<const uint8_t*>(job.in);
   auto* out = static_cast<uint8_t*>(job.out);
   for (int64_t o = 0; o < job.outer; ++o, in += plane, out += v.axis.out * row) {
-    mix_height(in + skipped, 0, in_row, (columns.last - columns.first) * channels, v, mixed + skipped, in_row);
+    mix_height(in + skipped, 0, in_row, (columns.last - columns.first) * channels, v, 0, v.axis.out, mixed + skipped, in_row);
     along_width({mixed, in_row, v.axis.out, out, row, mixed + bytes}, h, channels);
   }
 }
@@ -344,7 +417,7 @@ void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const Ax
   uint8_t* const mixed = whole_rows ? nullptr : scratch<uint8_t>(4, (rows.last - rows.first) * row);
   for (int64_t o = 0; o < job.outer; ++o, in += plane, out += v.axis.out * row) {
     if (whole_rows) {
-      mix_height(in, 0, row, row, v, out, row);
+      mix_height(in, 0, row, row, v, 0, v.axis.out, out, row);
       continue;
     }
     along_width({in + rows.first * in_row, in_row, rows.last - rows.first, mixed, row, end}, h, channels);
@@ -352,7 +425,7 @@ void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const Ax
     if (copies(v)) {
       for (int64_t y = 0; y < v.axis.out; ++y) std::memcpy(out + y * row, mixed + (v.start[y] - rows.first) * row, row);
     } else {
-      mix_height(mixed, rows.first, row, row, v, out, row);
+      mix_height(mixed, rows.first, row, row, v, 0, v.axis.out, out, row);
     }
   }
 }

@@ -30,8 +30,9 @@ struct Span {
   int64_t first = 0, last = 0;
 };
 
-// The height pass over rows of `row` bytes; `in` points to row `first` of the source.
-void mix_height(const uint8_t* in, int64_t first, int64_t in_row, int64_t row, const AxisTable& v, uint8_t* out, int64_t out_row);
+// The height pass over rows of `row` bytes, for the rows [begin, end) of the output; `in` points to row `first` of the source, `out` to row `begin`.
+void mix_height(const uint8_t* in, int64_t first, int64_t in_row, int64_t row, const AxisTable& v, int64_t begin, int64_t end, uint8_t* out,
+                int64_t out_row);
 
 // For two-dimensional samples whose tables follow torch's or Pillow's rule.
 void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const AxisTable& h);
