@@ -106,6 +106,7 @@ CHANGING: dict[str, Callable[[ndd.Batch, dict[str, ndd.Batch]], ndd.Batch]] = {
     "resize_crop_mirror, torch's rule, in the middle": lambda images, n: ndd.resize_crop_mirror(
         images, size=[9, 11], mirror=n["mirrors"], rule="torch"
     ),
+    "resize_crop_mirror, everything": lambda images, n: ndd.resize_crop_mirror(images, size=[9, 11]),
     "resize_crop_mirror, a shorter side": lambda images, n: ndd.resize_crop_mirror(images, resize_shorter=20, crop=[9, 11], mirror=1),
     "grid_mask": lambda images, n: ndd.grid_mask(images, tile=4, ratio=n["part"]),
 }

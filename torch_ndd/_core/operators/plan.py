@@ -114,10 +114,11 @@ def build_plan(
         packed = len(fits) - 1 if pattern.derivation is not None else passed.index(1)
     if pattern.words_place is not None and words is not None:
         places.append((pattern.words_place, len(passed)))
-        first_input = record.inputs[0] if record.inputs else None
-        redraws = pattern.redraw is not None and first_input is not None
-        fits.append(equal if redraws else _FITS["equal_shape"])
-        arguments[pattern.words_place] = pattern.redraw(first_input, words) if redraws else words
+        fit = _FITS["equal_shape"]
+        if pattern.redraw is not None and (first_input := record.inputs[0]) is not None:
+            words, fit = pattern.redraw(first_input, words), equal
+        fits.append(fit)
+        arguments[pattern.words_place] = words
     handle = _keep_call(pattern.kernel, arguments, places, fits, packed, None if previous is None else previous.handle)
     if handle is None:
         return None
