@@ -418,6 +418,7 @@ void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DTy
   SliceWork copied, converted, moved[4], turned;
   std::vector<Slice> general, slices;
   std::vector<Channel> channels = batch.channels;
+  slices.reserve(batch.slices.size());  // they are large: growing took 2 % of the host's time for a flip of 16 images
   for (const Slice& slice : batch.slices)
     if (slice.volume() > 0) slices.push_back(slice);
   share_channels(slices, channels);

@@ -103,15 +103,17 @@ CHANGING: dict[str, Callable[[ndd.Batch, dict[str, ndd.Batch]], ndd.Batch]] = {
     "resize_crop_mirror, torch's rule, normalized": lambda images, n: ndd.resize_crop_mirror(
         images, size=[20, 30], crop=[9, 11], crop_pos_y=0.9, mirror=n["mirrors"], rule="torch", mean=[1, 2, 3], std=[4, 5, 6], output_layout="CHW"
     ),
+    "resize_crop_mirror, torch's rule, in the middle": lambda images, n: ndd.resize_crop_mirror(
+        images, size=[9, 11], mirror=n["mirrors"], rule="torch"
+    ),
+    "resize_crop_mirror, everything": lambda images, n: ndd.resize_crop_mirror(images, size=[9, 11]),
+    "resize_crop_mirror, a shorter side": lambda images, n: ndd.resize_crop_mirror(images, resize_shorter=20, crop=[9, 11], mirror=1),
     "grid_mask": lambda images, n: ndd.grid_mask(images, tile=4, ratio=n["part"]),
 }
 
 
-# Windows of resized images of other sizes are computed by the body.
-REPEATED = [(name, ragged) for name in CHANGING for ragged in (False, True) if not (ragged and name.startswith("resize_crop_mirror"))]
-
-
-@pytest.mark.parametrize(("name", "ragged"), REPEATED)
+@pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
+@pytest.mark.parametrize("name", CHANGING)
 def test_repeated_calls_follow_shapes_and_numbers(name: str, ragged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
 

@@ -99,6 +99,29 @@ def test_plan_serves_other_numbers_of_samples(bodies: list[str]) -> None:
     assert len(bodies) == 4  # the last is the first call with 5 samples, which is compared with those of 3
 
 
+@pytest.mark.parametrize("name", ["noise.gaussian", "random_resized_crop"])
+def test_plan_of_a_random_operator_serves_other_numbers_of_samples(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    op, ran = OPERATORS[name], list[int]()
+    body = op.body
+    function: Any = {
+        "noise.gaussian": lambda batch: ndd.noise.gaussian(batch, stddev=5.0),
+        "random_resized_crop": lambda batch: ndd.random_resized_crop(batch, size=[4, 4]),
+    }[name]
+    batches = [images(samples, (samples, 6, 5, 3)) for samples in (3, 3, 3, 3, 5, 8, 7, 1, 4, 3)]
+    ndd.random.set_seed(5)
+    expected = []
+    for batch in batches:
+        plans.clear()
+        _forms.clear()
+        expected.append(function(batch).torch())
+    plans.clear()
+    _forms.clear()
+    monkeypatch.setattr(op, "body", lambda *args, **arguments: (ran.append(1), body(*args, **arguments))[1])
+    ndd.random.set_seed(5)
+    assert all(torch.equal(function(batch).torch(), other) for batch, other in zip(batches, expected, strict=True))
+    assert len(ran) == 4  # the last is the first call with 5 samples
+
+
 def test_plan_with_a_sequence_serves_other_numbers_of_samples(bodies: list[str]) -> None:
     for samples in (3, 3, 3, 3, 5, 4, 7, 1, 3):
         batch = images(samples, (samples, 6, 5, 3))

@@ -87,8 +87,8 @@ OPERATORS: dict[str, Operator] = {}  # by public name; the tests iterate over it
 
 # --- Launches ---
 
-# Computes an argument from the input's shapes, int64 (N, ndim) or None if they are equal, and the words drawn from the generator.
-Redraw: TypeAlias = Callable[[torch.Tensor | None, torch.Tensor], torch.Tensor]
+# Computes an argument from the first input, of which it may use the shapes, and the words drawn from the generator.
+Redraw: TypeAlias = Callable[[Batch, torch.Tensor], torch.Tensor]
 # The output, or several, or a function of the number of frames.
 Outputs: TypeAlias = Batch | tuple[Batch, ...] | Callable[[Any], Batch]
 
@@ -127,7 +127,7 @@ class Launch:
         any_shape: Whether the launch would be the same for all ragged inputs of this type and layout with the same shared extents, as long as no
             sample is empty. Such a call is repeated without the body.
         redraw: For a random operator: computes the first of ``args`` in calls that are repeated without the body. No other argument may depend on
-            the words.
+            the words, or on the number of samples.
         derivation: Computes the first of ``args`` in calls that are repeated without the body. Nothing else may depend on the shapes of a ragged
             input, or on the values of those arguments with a value for each sample that the kernel does not get.
     """

@@ -92,7 +92,8 @@ def build_plan(
             return None
         if plan.inputs is not None:
             previous, other = None, previous
-        elif previous.inputs is not None or previous[5:-3] != plan[5:-3]:
+        # `redraw` is another function in each call, of the arguments in the key.
+        elif previous.inputs is not None or previous._replace(redraw=plan.redraw)[5:-3] != plan[5:-3]:
             return None
     # The arguments of this call are needed once, so that the dispatcher can convert them; those with a place are not kept.
     arguments = pattern.arguments.copy()
@@ -113,8 +114,11 @@ def build_plan(
         packed = len(fits) - 1 if pattern.derivation is not None else passed.index(1)
     if pattern.words_place is not None and words is not None:
         places.append((pattern.words_place, len(passed)))
-        fits.append(_FITS["equal_shape"])
-        arguments[pattern.words_place] = words if pattern.redraw is None else pattern.redraw(tensors[1], words)
+        fit = _FITS["equal_shape"]
+        if pattern.redraw is not None and (first_input := record.inputs[0]) is not None:
+            words, fit = pattern.redraw(first_input, words), equal
+        fits.append(fit)
+        arguments[pattern.words_place] = words
     handle = _keep_call(pattern.kernel, arguments, places, fits, packed, None if previous is None else previous.handle)
     if handle is None:
         return None
@@ -246,7 +250,7 @@ def _gather_tensors(
         tensors += derived
     if plan.takes_words:
         assert words is not None
-        tensors.append(words if plan.redraw is None else plan.redraw(operands[0].ragged_shapes, words))
+        tensors.append(words if plan.redraw is None else plan.redraw(operands[0], words))
     return tensors, reads, external
 
 
@@ -288,8 +292,8 @@ def _find_passed(operands: Sequence[Batch], needs: DerivedInputs) -> list[Batch]
 
 
 def _have_equal_rows(shapes: torch.Tensor) -> bool:
-    table = shapes.numpy()
-    return bool((table == table[:1]).all())
+    data = shapes.numpy().tobytes()  # as bytes: comparing rows by NumPy takes twice as long
+    return data == data[: len(data) // max(1, len(shapes))] * len(shapes)
 
 
 def _make_packed(plan: Plan, first: Batch, derived: list[torch.Tensor] | None, output: torch.Tensor, pending: Pending | None) -> Batch:
@@ -338,7 +342,7 @@ def _run_on_gpu(
         tensors += derived
     if plan.takes_words:
         assert words is not None
-        tensors.append(words if plan.redraw is None else plan.redraw(operands[0].ragged_shapes, words))
+        tensors.append(words if plan.redraw is None else plan.redraw(operands[0], words))
     # The native function takes four tensors, without a list of them that Python would have to build.
     if len(tensors) > 4:
         return _run_within_stream(plan, gpu, operands, inputs, words, derived)

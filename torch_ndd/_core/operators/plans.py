@@ -108,14 +108,12 @@ class _Calls:
                 return None
             key += (operand._layout, values.get_device())
             if shapes is None:
-                if self.op.draws:
-                    key.append(values.shape)  # which Launch.redraw may depend on
-            elif any((other._layout or "").startswith("F") for other in operands[self.op.inputs :]):
+                continue
+            if any((other._layout or "").startswith("F") for other in operands[self.op.inputs :]):
                 return None  # the numbers of frames, which the ordinary call compares, change with each batch
-            elif not (self._refused and (operands[0]._layout, *arguments) in self._refused) and shapes.numpy().all():
-                key.append(operand.shared_extents)
-            else:
+            if (self._refused and (operands[0]._layout, *arguments) in self._refused) or not shapes.numpy().all():
                 return None
+            key.append(operand.shared_extents)
         return tuple(key)
 
     def _learn(
@@ -153,7 +151,7 @@ class _Calls:
             new = build_plan(pattern, records[0], tensors, plan, names=names)
             if new is not None:
                 learned = None
-                if plan is None and not pattern.draws and operands and operands[0].ragged_shapes is None and pattern.derivation is None:
+                if plan is None and operands and operands[0].ragged_shapes is None and pattern.derivation is None:
                     learned = Learned(pattern.without_large_tensors(), [_shape_of(tensor) for tensor in tensors])
                 store_plan(key, new._replace(learned=learned))
 

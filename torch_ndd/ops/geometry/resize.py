@@ -177,34 +177,23 @@ def resize_crop_mirror(
     images: Batch = input  # type: ignore[assignment]
     first, axes = spatial_axes(images.layout or "")
     extents = _extents(images, first, axes)
-    plan = plan_resize(
-        op,
-        extents,
-        size=size,
-        resize_x=resize_x,
-        resize_y=resize_y,
-        resize_z=resize_z,
-        resize_shorter=resize_shorter,
-        resize_longer=resize_longer,
-        mode=mode,
-        max_size=_plain_numbers(max_size),
-        roi_start=roi_start,
-        roi_end=roi_end,
-        roi_relative=roi_relative,
-        subpixel_scale=subpixel_scale,
-    )
+    sizes: dict[str, Any] = {"size": size, "resize_x": resize_x, "resize_y": resize_y, "resize_z": resize_z}
+    sizes |= {"resize_shorter": resize_shorter, "resize_longer": resize_longer, "max_size": _plain_numbers(max_size), "mode": mode}
+    sizes |= {"roi_start": roi_start, "roi_end": roi_end, "roi_relative": roi_relative, "subpixel_scale": subpixel_scale}
+    plan = plan_resize(op, extents, **sizes)
     window = CropArguments(as_hashable(crop), crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, "pad")
     number, filters = _rule(op, rule), (interp_type, min_filter, mag_filter)
     mirrored, part = _window_plan(op, plan, window, mirror, number)
     normalization = _normalization(op, images, mean, std, output_layout)
     dimensions = range(first, first + axes)
     launch = _launch_plan(op, images, mirrored, dimensions, filters, antialias, dtype, (), number, part, (None, *normalization))
-    others = (*extents, *plan.extents, *plan.start, *plan.end, *window, *filters)
-    if (
-        isinstance(mirror, torch.Tensor)
-        and not any(isinstance(value, torch.Tensor | np.ndarray) for value in others)
-        and not torch.compiler.is_compiling()
-    ):
+    is_fixed = _has_fixed_shape(images, dimensions, mirrored.extents)
+    if torch.compiler.is_compiling() or any(isinstance(value, torch.Tensor) for value in (*sizes.values(), *window, *filters)) or not is_fixed:
+        return launch  # type: ignore[return-value]
+    if images.ragged_shapes is not None:
+        launch.any_shape = mirrored.whole
+        launch.derivation = None if mirrored.whole else _derive_windows(op, (first, axes), sizes, window, mirror, number)
+    elif isinstance(mirror, torch.Tensor):
         launch.derivation = _derive_mirrored(op, plan, window, number)
     return launch  # type: ignore[return-value]
 
@@ -347,19 +336,21 @@ def random_resized_crop(
     # One size for all samples; only their channels may still differ.
     height, width = _height_and_width("random_resized_crop", size)
     compiling = torch.compiler.is_compiling()
-    equal = torch.empty(0, dtype=torch.int64)  # shapes of images that are equal
     if images.ragged_shapes is None:
-        extents = _extents(images, first, 2)
-        equal = torch.tensor([extents], dtype=torch.int64).expand(images.batch_size, 2)
-        empty = not compiling and 0 in extents
+        empty = not compiling and 0 in _extents(images, first, 2)
     else:
         empty = not compiling and not images.ragged_shapes[:, first : first + 2].numpy().all()
     if empty:
         raise RuntimeError("random_resized_crop: there is an image without pixels")
 
-    # Called by repeated calls too, with the shapes of their own images and the words that they have drawn.
-    def windows(shapes: torch.Tensor | None, words: torch.Tensor) -> torch.Tensor:
-        sizes = equal if shapes is None else shapes[:, first:] if first else shapes
+    # Called by repeated calls too, with their own images and the words that they have drawn.
+    def windows(images: Batch, words: torch.Tensor) -> torch.Tensor:
+        shapes = images.ragged_shapes
+        if shapes is None:
+            find = _equal_rows if compiling else _cached_equal_rows
+            sizes = find(images.batch_size, *_extents(images, first, 2))
+        else:
+            sizes = shapes[:, first:] if first else shapes
         return random_crop_windows(sizes, words, random_area, random_aspect_ratio, num_attempts, ends=True, op="random_resized_crop")
 
     words: Any = rng
@@ -369,8 +360,15 @@ def random_resized_crop(
     normalization = _normalization(op, images, mean, std, output_layout)
     out = _output(op, images, (first, first + 1), (height, width), dtype, normalization)
     filters = filters_of(op, interp_type, min_filter, mag_filter)
-    arguments = [windows(images.ragged_shapes, words), None, *filters, bool(antialias), _rule(op, rule), 3 << first, mirror, *normalization]
+    arguments = [windows(images, words), None, *filters, bool(antialias), _rule(op, rule), 3 << first, mirror, *normalization]
     return launch(out, arguments, any_shape=_has_fixed_shape(images, (first, first + 1), (height, width)), redraw=windows)
+
+
+def _equal_rows(count: int, height: int, width: int) -> torch.Tensor:
+    return torch.tensor([[height, width]], dtype=torch.int64).expand(count, 2)
+
+
+_cached_equal_rows = functools.lru_cache(maxsize=256)(lambda *numbers: _equal_rows(*numbers).contiguous())
 
 
 def _launch_resize(
@@ -498,16 +496,36 @@ def _window_plan(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, 
 
 def _derive_mirrored(op: str, plan: ResizePlan, window: CropArguments, rule: int) -> Derivation:
     """Return how to compute region and window again where only ``mirror`` has a value for each sample: there are eight of them at most."""
-    plans = [_window_plan(op, plan, window, mirror, rule) for mirror in range(1 << len(plan.extents))]
-    regions = torch.cat([region for mirrored, _ in plans if (region := replace(mirrored, whole=False).roi(1)) is not None])
-    parts = [part for _, part in plans if part is not None]
-    tables = (regions, torch.cat(parts)) if parts else (regions,)
+    count = 1 << len(plan.extents)
+
+    @functools.cache  # when a call is repeated: most are not
+    def find_tables() -> tuple[np.ndarray, np.ndarray | None]:
+        plans = [_window_plan(op, plan, window, mirror, rule) for mirror in range(count)]
+        regions = [region.numpy() for mirrored, _ in plans if (region := replace(mirrored, whole=False).roi(1)) is not None]
+        parts = [part.numpy() for _, part in plans if part is not None]
+        return np.concatenate(regions), np.concatenate(parts) if parts else None
 
     def compute(images: Batch, values: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], None]:
-        which = values["mirror"].to(torch.int64).flatten() & (len(plans) - 1)
-        return [table[which] for table in tables], None
+        regions, parts = find_tables()
+        which = values["mirror"].numpy().reshape(-1).astype(np.int64) & (count - 1)
+        tables = [regions[which]]
+        if parts is not None:  # a window in the middle is the same in a mirrored image, and then has one row for all
+            tables.append(parts[:1] if (parts == parts[0]).all() else parts[which])
+        return [torch.from_numpy(table) for table in tables], None
 
-    return Derivation(compute, len(tables), frozenset({"mirror"}))
+    return Derivation(compute, 1 if rule == 0 else 2, frozenset({"mirror"}))
+
+
+def _derive_windows(op: str, spatial: tuple[int, int], sizes: dict[str, Any], window: CropArguments, mirror: Any, rule: int) -> Derivation:
+    """Return how to compute region and window for images of other sizes, where no argument but ``mirror`` has a value for each sample."""
+
+    def compute(images: Batch, values: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], None]:
+        plan = plan_resize(op, _extents(images, *spatial), **sizes)
+        mirrored, part = _window_plan(op, plan, window, values.get("mirror", mirror), rule)
+        region = replace(mirrored, whole=False).roi(images.batch_size)
+        return [table for table in (region, part) if table is not None], None
+
+    return Derivation(compute, 1 if rule == 0 else 2, frozenset({"mirror"} if isinstance(mirror, torch.Tensor) else ()))
 
 
 def _source_of(plan: ResizePlan, shown: CropWindow) -> tuple[list[Any], list[Any]]:
