@@ -114,7 +114,7 @@ def test_reductions_of_any_alignment(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_resizes_by_torchs_rule_of_any_alignment(seed: int) -> None:
     rng = random.Random(seed)
-    x = images(rng, "uint8", rng.choice([1, 3, 3, 4]), (rng.randint(21, 130), rng.randint(21, 130)))
+    x = images(rng, "uint8", rng.choice([1, 2, 3, 3, 4]), (rng.randint(21, 130), rng.randint(21, 130)))
     kernel = rng.choice([ndd.types.INTERP_LINEAR, ndd.types.INTERP_CUBIC])
     size = [rng.randint(5, 70), rng.randint(5, 90)]
     for rule in ("torch", "pillow"):
@@ -264,3 +264,20 @@ def test_nonsilent_regions_of_windows_of_any_length(seed: int) -> None:
             arguments = {"window_length": window, "reference_power": reference, "cutoff_db": rng.choice([-60.0, -6.0, 0.0])}
             for k in (0, 1):
                 assert_same(lambda k=k, arguments=arguments: ndd.nonsilent_region(x, **arguments)[k])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_blurs_of_any_alignment(seed: int) -> None:
+    """Bytes have a kernel of their own: its results are those of the one that returns floats, rounded."""
+    rng = random.Random(seed)
+    channels = rng.choice([1, 2, 3, 3, 4])
+    widths = {1: 600, 2: 300, 3: 200, 4: 150}
+    x = images(rng, "uint8", channels, (rng.randint(20, 100), rng.randint(20, widths[channels])))
+    if rng.random() < 0.4:  # rows of whole pieces of 16 bytes
+        x = ndd.crop(x, crop=[rng.randint(20, 100), 16 * rng.randint(1, 12)], out_of_bounds_policy="pad")
+    size = [2 * rng.randint(0, 16) + 1, 2 * rng.choice([0, 1, 2, 5, 8, 15, 16]) + 1]
+    for arguments in ({"window_size": size}, {"sigma": rng.uniform(0.3, 5.3)}):
+        with EvalMode.sync_cpu:
+            found, floats = (ndd.gaussian_blur(x, dtype=dtype, **arguments) for dtype in (ndd.uint8, ndd.float32))
+        for ours, exact in zip(found, floats, strict=True):
+            np.testing.assert_array_equal(np.array(ours), np.floor(np.array(exact) + np.float32(0.49999997)).astype(np.uint8))

@@ -133,7 +133,7 @@ void launch_tiles(const char* op, const std::vector<ByteSample>& samples, int64_
 
 std::vector<size_t> launch_byte_tiles(const char* op, const std::vector<ResampleJob>& jobs, const resample_gpu::Normalization* normalizations,
                                       DType type) {
-  constexpr int kKinds = 4;  // one channel or three, with one part of the weights or two
+  constexpr int kMaxChannels = 4, kKinds = 2 * kMaxChannels;  // by the channels, with one part of the weights or two
   struct Kind {
     std::vector<ByteSample> samples;
     int64_t bytes = 0;
@@ -150,7 +150,7 @@ std::vector<size_t> launch_byte_tiles(const char* op, const std::vector<Resample
     const bool flat = job.axes[0].in == 1 && job.axes[0].out == 1;
     const int64_t channels = job.channels, row = h.axis.in * channels;
     // Tiles begin with the width. Nearest pixels are only moved.
-    if (!flat || (channels != 1 && channels != 3) || (v.most == 1 && h.most == 1) || height_first(v, h) || row > INT32_MAX) {
+    if (!flat || channels < 1 || channels > kMaxChannels || (v.most == 1 && h.most == 1) || height_first(v, h) || row > INT32_MAX) {
       others.push_back(k);
       continue;
     }
@@ -177,7 +177,7 @@ std::vector<size_t> launch_byte_tiles(const char* op, const std::vector<Resample
       continue;
     }
     if (normalizations != nullptr) s.normalization = normalizations[k];
-    Kind& kind = kinds[(channels == 1 ? 0 : 2) + parts - 1];
+    Kind& kind = kinds[2 * (channels - 1) + parts - 1];
     kind.samples.push_back(s);
     kind.bytes = std::max(kind.bytes, bytes);
   }
@@ -185,8 +185,10 @@ std::vector<size_t> launch_byte_tiles(const char* op, const std::vector<Resample
   const CudaTable<int32_t> table(numbers);
   for (int n = 0; n < kKinds; ++n) {
     if (kinds[n].samples.empty()) continue;
-    const auto launch = n == 0 ? launch_tiles<1, false> : n == 1 ? launch_tiles<1, true> : n == 2 ? launch_tiles<3, false> : launch_tiles<3, true>;
-    launch(op, kinds[n].samples, kinds[n].bytes, table.data(), normalizations != nullptr, type);
+    constexpr decltype(&launch_tiles<1, false>) kLaunch[kKinds] = {launch_tiles<1, false>, launch_tiles<1, true>,  launch_tiles<2, false>,
+                                                                   launch_tiles<2, true>,  launch_tiles<3, false>, launch_tiles<3, true>,
+                                                                   launch_tiles<4, false>, launch_tiles<4, true>};
+    kLaunch[n](op, kinds[n].samples, kinds[n].bytes, table.data(), normalizations != nullptr, type);
   }
   check_launch(op);
   return others;
