@@ -19,7 +19,7 @@ from torch_ndd import EvalMode
 DTYPES = ["uint8", "uint8", "uint8", "uint16", "float32", "float16", "int64"]
 
 
-def assert_same(call: Callable[[], Any], relative: float = 0.0) -> None:
+def assert_same(call: Callable[[], Any], relative: float = 0.0, absolute: float = 1e-6) -> None:
     with EvalMode.sync_cpu:
         found = [np.array(value) for value in call()]
         with emulated_plugin.on_cpu():
@@ -29,7 +29,7 @@ def assert_same(call: Callable[[], Any], relative: float = 0.0) -> None:
         if relative == 0.0:
             np.testing.assert_array_equal(ours, theirs)
         else:
-            np.testing.assert_allclose(ours.astype(np.float64), theirs.astype(np.float64), rtol=relative, atol=1e-6)
+            np.testing.assert_allclose(ours.astype(np.float64), theirs.astype(np.float64), rtol=relative, atol=absolute)
 
 
 def images(rng: random.Random, dtype: str, channels: int, size: tuple[int, int]) -> Any:
@@ -120,6 +120,29 @@ def test_resizes_by_torchs_rule_of_any_alignment(seed: int) -> None:
     for rule in ("torch", "pillow"):
         for antialias in (True, False):
             assert_same(lambda rule=rule, antialias=antialias: ndd.resize(x, size=size, rule=rule, interp_type=kernel, antialias=antialias))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_resizes_to_floats_by_torchs_rule_of_any_size(seed: int) -> None:
+    rng = random.Random(seed)
+    dtype = rng.choice(["float32", "float16", "uint8"])
+    x = images(rng, dtype, rng.choice([1, 2, 3, 4, 5]), (rng.randint(21, 130), rng.randint(21, 130)))
+    out = ndd.float16 if dtype == "float16" else ndd.float32
+    kernel = rng.choice([ndd.types.INTERP_LINEAR, ndd.types.INTERP_CUBIC])
+    # Also sizes of a tile, larger ones, and an axis that stays.
+    size = [rng.choice([5, 8, 32, 70, x.shape[0][0]]), rng.choice([5, 16, 64, 90])]
+    # Volumes go by a pass for each axis, with the same sums.
+    volumes = ndd.batch([np.stack([np.array(image)] * 2) for image in x], layout="DHWC")
+    for rule in ("torch", "pillow"):
+        for antialias in (True, False):
+            arguments: dict[str, Any] = {"rule": rule, "interp_type": kernel, "antialias": antialias, "dtype": out}
+            assert_same(lambda arguments=arguments: ndd.resize(x, size=size, **arguments), 2e-3 if dtype == "float16" else 1e-5, 2e-4)
+            if rule == "pillow":  # which may begin with the height, of images only
+                continue
+            with EvalMode.sync_cpu:
+                images_found, volumes_found = ndd.resize(x, size=size, **arguments), ndd.resize(volumes, size=[2, *size], **arguments)
+            for image, volume in zip(images_found, volumes_found, strict=True):
+                np.testing.assert_array_equal(np.array(image), np.array(volume)[1])
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -10,7 +10,7 @@
 //
 // Counted in the machine code for sm_90 (compiled and emulated, not run on a GPU), with sigma 1.5 (11 x 11) and three channels an element takes 40
 // instructions: 2 to stage it, 18 along the width, 18 along the height, 2 to store it and to keep rows. 22 of these are the sums themselves. 128 VGA
-// images take 0.26 ms (predicted), 0.3 of the copy bandwidth; separable.cu took 57 instructions, and 0.44 ms on an H100. With all 33 x 33
+// images take 0.26 ms (predicted), 0.3 of the copy bandwidth; separable.cu takes about 57 instructions, and took 0.44 ms on an H100. With all 33 x 33
 // weights the passes take 42 each.
 #pragma once
 
