@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resamples images to floats by torch's or Pillow's rule, width first, in one launch; from floats, or from bytes that become floats. A block computes
-// a tile: it mixes the columns of some source rows into floats in shared memory, and the rows of these to the output. All sums are those of a pass for
-// each axis, in the same order, without rounding in between. Images have any number of channels.
+// a tile: it mixes the columns of some source rows into floats in shared memory, and the rows of these to the output. All sums are those of a pass
+// for each axis, in the same order, without rounding in between. Images have any number of channels.
 //
-// Counted in the machine code for sm_90 (compiled and emulated, not run on a GPU), reducing 640x480x3 to 224x224 with antialias takes 215 instructions
-// for an element of the output: 145 to mix columns, for 2.3 source rows with 6 taps each, and 70 to mix rows. An H100 needs 0.23 ms for 128 images of
-// floats (predicted), of which the bytes take 0.19. A pass through memory for each axis, an element a thread, took 0.79 ms for bytes (measured), and
-// moves 1.6 times the bytes of the tiles.
+// Counted in the machine code for sm_90 (compiled and emulated, not run on a GPU), reducing 640x480x3 to 224x224 with antialias takes 215
+// instructions for an element of the output: 145 to mix columns, for 2.3 source rows with 6 taps each, and 70 to mix rows. An H100 needs 0.23 ms for
+// 128 images of floats (predicted), of which the bytes take 0.19. A pass through memory for each axis, an element a thread, took 0.79 ms for bytes
+// (measured), and moves 1.6 times the bytes of the tiles.
 #pragma once
 #include <algorithm>
 #include <cstdint>
