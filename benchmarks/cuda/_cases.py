@@ -102,7 +102,8 @@ def _traffic(name: str) -> Callable[[int, int], int]:
     return lambda inputs, outputs: inputs + outputs
 
 
-# The headers of the kernels in csrc/ndd/resample and audio_resample.cu say where the instructions are. Enlarging by torch's rule is not counted.
+# The headers of the kernels in csrc/ndd/resample, byte_blur.cuh and audio_resample.cu say where the instructions are. Enlarging by torch's rule is
+# not counted.
 _INSTRUCTIONS = {
     "resize 224, linear, antialias": 110.0,
     "resize 224, linear": 40.0,
@@ -110,6 +111,8 @@ _INSTRUCTIONS = {
     "resize 224, cubic, antialias, torch's rule": 105.0,
     "random_resized_crop 224": 110.0,
     "tensor_resize 224": 110.0,
+    "gaussian_blur, sigma 1.5": 40.0,
+    "gaussian_blur, sigma 1.5, exact": 40.0,
     # 3.75 for each of 32 and of 96 taps, and 15 besides.
     "audio_resample, 16 to 44.1 kHz": 135.0,
     "audio_resample, 44.1 to 16 kHz": 375.0,

@@ -19,7 +19,7 @@ from torch_ndd import EvalMode
 DTYPES = ["uint8", "uint8", "uint8", "uint16", "float32", "float16", "int64"]
 
 
-def assert_same(call: Callable[[], Any], relative: float = 0.0) -> None:
+def assert_same(call: Callable[[], Any], relative: float = 0.0, absolute: float = 1e-6) -> None:
     with EvalMode.sync_cpu:
         found = [np.array(value) for value in call()]
         with emulated_plugin.on_cpu():
@@ -29,7 +29,7 @@ def assert_same(call: Callable[[], Any], relative: float = 0.0) -> None:
         if relative == 0.0:
             np.testing.assert_array_equal(ours, theirs)
         else:
-            np.testing.assert_allclose(ours.astype(np.float64), theirs.astype(np.float64), rtol=relative, atol=1e-6)
+            np.testing.assert_allclose(ours.astype(np.float64), theirs.astype(np.float64), rtol=relative, atol=absolute)
 
 
 def images(rng: random.Random, dtype: str, channels: int, size: tuple[int, int]) -> Any:
@@ -114,12 +114,35 @@ def test_reductions_of_any_alignment(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_resizes_by_torchs_rule_of_any_alignment(seed: int) -> None:
     rng = random.Random(seed)
-    x = images(rng, "uint8", rng.choice([1, 3, 3, 4]), (rng.randint(21, 130), rng.randint(21, 130)))
+    x = images(rng, "uint8", rng.choice([1, 2, 3, 3, 4]), (rng.randint(21, 130), rng.randint(21, 130)))
     kernel = rng.choice([ndd.types.INTERP_LINEAR, ndd.types.INTERP_CUBIC])
     size = [rng.randint(5, 70), rng.randint(5, 90)]
     for rule in ("torch", "pillow"):
         for antialias in (True, False):
             assert_same(lambda rule=rule, antialias=antialias: ndd.resize(x, size=size, rule=rule, interp_type=kernel, antialias=antialias))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_resizes_to_floats_by_torchs_rule_of_any_size(seed: int) -> None:
+    rng = random.Random(seed)
+    dtype = rng.choice(["float32", "float16", "uint8"])
+    x = images(rng, dtype, rng.choice([1, 2, 3, 4, 5]), (rng.randint(21, 130), rng.randint(21, 130)))
+    out = ndd.float16 if dtype == "float16" else ndd.float32
+    kernel = rng.choice([ndd.types.INTERP_LINEAR, ndd.types.INTERP_CUBIC])
+    # Also sizes of a tile, larger ones, and an axis that stays.
+    size = [rng.choice([5, 8, 32, 70, x.shape[0][0]]), rng.choice([5, 16, 64, 90])]
+    # Volumes go by a pass for each axis, with the same sums.
+    volumes = ndd.batch([np.stack([np.array(image)] * 2) for image in x], layout="DHWC")
+    for rule in ("torch", "pillow"):
+        for antialias in (True, False):
+            arguments: dict[str, Any] = {"rule": rule, "interp_type": kernel, "antialias": antialias, "dtype": out}
+            assert_same(lambda arguments=arguments: ndd.resize(x, size=size, **arguments), 2e-3 if dtype == "float16" else 1e-5, 2e-4)
+            if rule == "pillow":  # which may begin with the height, of images only
+                continue
+            with EvalMode.sync_cpu:
+                images_found, volumes_found = ndd.resize(x, size=size, **arguments), ndd.resize(volumes, size=[2, *size], **arguments)
+            for image, volume in zip(images_found, volumes_found, strict=True):
+                np.testing.assert_array_equal(np.array(image), np.array(volume)[1])
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -264,3 +287,20 @@ def test_nonsilent_regions_of_windows_of_any_length(seed: int) -> None:
             arguments = {"window_length": window, "reference_power": reference, "cutoff_db": rng.choice([-60.0, -6.0, 0.0])}
             for k in (0, 1):
                 assert_same(lambda k=k, arguments=arguments: ndd.nonsilent_region(x, **arguments)[k])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_blurs_of_any_alignment(seed: int) -> None:
+    """Bytes have a kernel of their own: its results are those of the one that returns floats, rounded."""
+    rng = random.Random(seed)
+    channels = rng.choice([1, 2, 3, 3, 4])
+    widths = {1: 600, 2: 300, 3: 200, 4: 150}
+    x = images(rng, "uint8", channels, (rng.randint(20, 100), rng.randint(20, widths[channels])))
+    if rng.random() < 0.4:  # rows of whole pieces of 16 bytes
+        x = ndd.crop(x, crop=[rng.randint(20, 100), 16 * rng.randint(1, 12)], out_of_bounds_policy="pad")
+    size = [2 * rng.randint(0, 16) + 1, 2 * rng.choice([0, 1, 2, 5, 8, 15, 16]) + 1]
+    for arguments in ({"window_size": size}, {"sigma": rng.uniform(0.3, 5.3)}):
+        with EvalMode.sync_cpu:
+            found, floats = (ndd.gaussian_blur(x, dtype=dtype, **arguments) for dtype in (ndd.uint8, ndd.float32))
+        for ours, exact in zip(found, floats, strict=True):
+            np.testing.assert_array_equal(np.array(ours), np.floor(np.array(exact) + np.float32(0.49999997)).astype(np.uint8))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Resamples images of bytes by torch's or Pillow's rule, width first, in one launch. A block computes a tile: it separates the colors of some source
 // rows in shared memory, mixes their columns to bytes there, and mixes the rows of these to the output. All sums are those of two_passes.h, in
-// integers. Images have one channel or three, or planes.
+// integers. Images have up to four channels, or planes.
 //
 // dp2a multiplies two bytes by two 16-bit weights, so that neighbors along the mixed axis share a word: four columns of a color in the stage, four
 // rows between the passes. The weights of an output element begin at a multiple of four, with zeros before and behind. Shared memory has fixed
@@ -16,6 +16,9 @@
 #include <cstring>
 #include <vector>
 
+#ifdef __CUDACC__
+#include "ndd/color/pixel_words.cuh"
+#endif
 #include "ndd/resample/normalized.cuh"
 #include "ndd/resample/table.h"
 #include "ndd/resample/tile.cuh"
@@ -158,51 +161,6 @@ struct ByteSum {
            precision;
   }
 };
-
-// 16 pixels of kChannels bytes as words: by 16-byte loads where rows are aligned, by words put together from two aligned ones, or byte by byte where
-// these would leave the sample.
-template <int kChannels>
-__device__ void load_pixels(const uint8_t* at, bool aligned, const uint8_t* begin, const uint8_t* end, uint32_t (&words)[4 * kChannels]) {
-  constexpr int kBytes = 16 * kChannels;
-  if (aligned && end - at >= kBytes) {
-#pragma unroll
-    for (int k = 0; k < kChannels; ++k) {
-      const uint4 four = __ldg(reinterpret_cast<const uint4*>(at) + k);
-      words[4 * k] = four.x;
-      words[4 * k + 1] = four.y;
-      words[4 * k + 2] = four.z;
-      words[4 * k + 3] = four.w;
-    }
-  } else if (const auto offset = static_cast<unsigned int>(reinterpret_cast<uintptr_t>(at) % 4); at - begin >= offset && end - at >= kBytes + 4) {
-    const auto* const from = reinterpret_cast<const unsigned int*>(at - offset);
-    unsigned int low = __ldg(from);
-#pragma unroll
-    for (int k = 0; k < 4 * kChannels; ++k) {
-      const unsigned int high = __ldg(from + k + 1);
-      words[k] = __funnelshift_r(low, high, 8 * offset);
-      low = high;
-    }
-  } else {
-#pragma unroll
-    for (int k = 0; k < 4 * kChannels; ++k) {
-      words[k] = 0;
-#pragma unroll 1
-      for (int b = 0; b < 4; ++b)
-        if (at + 4 * k + b < end) words[k] |= static_cast<unsigned int>(__ldg(at + 4 * k + b)) << 8 * b;
-    }
-  }
-}
-
-// Color c of four pixels in the words of these.
-template <int kChannels>
-__device__ uint32_t color_of(const uint32_t* pixels, int c) {
-  if constexpr (kChannels == 3) {
-    const uint32_t three = __byte_perm(pixels[0], pixels[1], c == 0 ? 0x0630 : c == 1 ? 0x0741 : 0x0052);
-    return __byte_perm(three, pixels[2], c == 0 ? 0x5210 : c == 1 ? 0x6210 : 0x7410);
-  } else {
-    return pixels[0];
-  }
-}
 
 // Copies `rows` rows of `units` groups of 16 pixels to the stage, one color behind the other.
 template <int kChannels>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images of bytes are resampled in tiles (byte_tile.cuh), everything else by one pass for each axis that changes, the innermost first unless
-// height_first says otherwise, with one output element per thread. Bytes are rounded to bytes between the passes, as on the CPU.
+// Images are resampled in tiles: bytes to bytes by byte_tile.cuh, other types to floats by float_tile.cuh. Everything else, such as volumes and
+// filters too large for a tile, goes by one pass for each axis that changes, the innermost first unless height_first says otherwise, with one output
+// element per thread. Bytes are rounded to bytes between the passes, as on the CPU.
 #include "ndd/resample/torch_rule.h"
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
 #include "ndd/resample/byte_tile.cuh"
+#include "ndd/resample/float_tile.cuh"
 #include "ndd/resample/table.h"
 #include "ndd/resample/two_passes.h"
 
@@ -17,6 +19,8 @@ namespace {
 
 using resample_gpu::ByteSample;
 using resample_gpu::ByteTable;
+using resample_gpu::FloatSample;
+using resample_gpu::FloatTable;
 using resample_gpu::kThreads;
 
 // Turns lines of `in_extent` runs of `inner` elements into lines of `out_extent` runs. Output line o is computed from input line (o / group) *
@@ -91,7 +95,7 @@ struct Planned {
   int64_t from, to;  // in bytes from the start of the intermediate buffer; -1 for the job's own memory
 };
 
-// The shared memory of a block of byte_kernel: four of them fit in a multiprocessor, or two where no tile needs less.
+// The shared memory of a block of byte_kernel or float_kernel: four of them fit in a multiprocessor, or two where no tile needs less.
 constexpr int64_t kSharedBytes = 56 << 10, kMaxSharedBytes = 96 << 10;
 
 // Chooses the tile: as large as fits, but no larger than the image needs. Returns the shared memory of a block, 0 if no tile fits.
@@ -129,11 +133,79 @@ void launch_tiles(const char* op, const std::vector<ByteSample>& samples, int64_
       <<<grid, kThreads, static_cast<size_t>(bytes), current_cuda_stream()>>>(table.rows(), count, numbers, normalized, type);
 }
 
+// As above. Returns 0 if no tile fits.
+int64_t choose_tile(FloatSample& s, const FloatTable& vertical) {
+  for (const int64_t limit : {kSharedBytes, kMaxSharedBytes}) {
+    for (int rows = 2; rows >= 0; --rows) {
+      for (int columns = 3; columns >= 0; --columns) {
+        if (columns > 0 && s.horizontal.out <= 4 << columns) continue;
+        const int64_t bytes = s.cut(8 << columns, 8 << rows, vertical.elements[rows]);
+        if (bytes <= limit && s.tiles < 1 << 30) return bytes;
+      }
+    }
+  }
+  return 0;
+}
+
+// Images whose sums are floats; returns the jobs that no tile holds.
+std::vector<ResampleJob> launch_float_tiles(const char* op, const std::vector<ResampleJob>& jobs) {
+  using resample_gpu::float_kernel;
+  const DType in = jobs[0].in_type, out = jobs[0].out_type;
+  if (!resample_gpu::is_normal_type(out) || !(in == DType::uint8 || in == DType::float16 || in == DType::float32)) return jobs;
+  std::vector<ResampleJob> others;
+  std::vector<FloatSample> samples;
+  std::vector<int32_t> numbers;
+  std::vector<float> weights;
+  // Samples of one shape share tables.
+  Axis placed[2] = {};
+  FloatTable tables[2];
+  int64_t most_bytes = 0, tiles = 0, planes = 0;
+  for (const ResampleJob& job : jobs) {
+    const AxisTable &v = axis_table(1, job.axes[1]), &h = axis_table(2, job.axes[2]);
+    const bool flat = job.axes[0].in == 1 && job.axes[0].out == 1;
+    // Nearest pixels are only moved.
+    if (!flat || (v.most <= 1 && h.most <= 1) || height_first(v, h) || std::max(h.axis.in, h.axis.out) * job.channels > INT32_MAX) {
+      others.push_back(job);
+      continue;
+    }
+    const AxisTable* const axes[2] = {&v, &h};
+    for (int a = 0; a < 2; ++a) {
+      if (tables[a].axis.most > 0 && same_axis(placed[a], axes[a]->axis)) continue;
+      placed[a] = axes[a]->axis;
+      tables[a].append(*axes[a], numbers, weights);
+    }
+    FloatSample s{job.in, job.out, job.outer, tables[0].axis, tables[1].axis, static_cast<int32_t>(job.channels)};
+    const int64_t bytes = tables[0].in_order ? choose_tile(s, tables[0]) : 0;
+    if (bytes == 0) {
+      others.push_back(job);
+      continue;
+    }
+    samples.push_back(s);
+    most_bytes = std::max(most_bytes, bytes);
+    tiles = std::max<int64_t>(tiles, s.tiles);
+    planes = std::max(planes, s.planes);
+  }
+  if (samples.empty()) return others;
+  const CudaTable<int32_t> number_table(numbers);
+  const CudaTable<float> weight_table(weights);
+  const KernelTable<FloatSample> table(samples);
+  const auto count = static_cast<int64_t>(samples.size());
+  const auto kernel = in == DType::uint8 ? float_kernel<uint8_t> : in == DType::float16 ? float_kernel<Half> : float_kernel<float>;
+  if (most_bytes > 48 << 10)
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kMaxSharedBytes)), op);
+  const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(std::min<int64_t>(count, 65535)),
+                  static_cast<unsigned>(std::min<int64_t>(planes, 65535)));
+  kernel<<<grid, kThreads, static_cast<size_t>(most_bytes), current_cuda_stream()>>>(table.rows(), count, number_table.data(), weight_table.data(),
+                                                                                     out);
+  check_launch(op);
+  return others;
+}
+
 }  // namespace
 
 std::vector<size_t> launch_byte_tiles(const char* op, const std::vector<ResampleJob>& jobs, const resample_gpu::Normalization* normalizations,
                                       DType type) {
-  constexpr int kKinds = 4;  // one channel or three, with one part of the weights or two
+  constexpr int kMaxChannels = 4, kKinds = 2 * kMaxChannels;  // by the channels, with one part of the weights or two
   struct Kind {
     std::vector<ByteSample> samples;
     int64_t bytes = 0;
@@ -150,7 +222,7 @@ std::vector<size_t> launch_byte_tiles(const char* op, const std::vector<Resample
     const bool flat = job.axes[0].in == 1 && job.axes[0].out == 1;
     const int64_t channels = job.channels, row = h.axis.in * channels;
     // Tiles begin with the width. Nearest pixels are only moved.
-    if (!flat || (channels != 1 && channels != 3) || (v.most == 1 && h.most == 1) || height_first(v, h) || row > INT32_MAX) {
+    if (!flat || channels < 1 || channels > kMaxChannels || (v.most == 1 && h.most == 1) || height_first(v, h) || row > INT32_MAX) {
       others.push_back(k);
       continue;
     }
@@ -177,7 +249,7 @@ std::vector<size_t> launch_byte_tiles(const char* op, const std::vector<Resample
       continue;
     }
     if (normalizations != nullptr) s.normalization = normalizations[k];
-    Kind& kind = kinds[(channels == 1 ? 0 : 2) + parts - 1];
+    Kind& kind = kinds[2 * (channels - 1) + parts - 1];
     kind.samples.push_back(s);
     kind.bytes = std::max(kind.bytes, bytes);
   }
@@ -185,8 +257,10 @@ std::vector<size_t> launch_byte_tiles(const char* op, const std::vector<Resample
   const CudaTable<int32_t> table(numbers);
   for (int n = 0; n < kKinds; ++n) {
     if (kinds[n].samples.empty()) continue;
-    const auto launch = n == 0 ? launch_tiles<1, false> : n == 1 ? launch_tiles<1, true> : n == 2 ? launch_tiles<3, false> : launch_tiles<3, true>;
-    launch(op, kinds[n].samples, kinds[n].bytes, table.data(), normalizations != nullptr, type);
+    constexpr decltype(&launch_tiles<1, false>) kLaunch[kKinds] = {launch_tiles<1, false>, launch_tiles<1, true>,  launch_tiles<2, false>,
+                                                                   launch_tiles<2, true>,  launch_tiles<3, false>, launch_tiles<3, true>,
+                                                                   launch_tiles<4, false>, launch_tiles<4, true>};
+    kLaunch[n](op, kinds[n].samples, kinds[n].bytes, table.data(), normalizations != nullptr, type);
   }
   check_launch(op);
   return others;
@@ -199,7 +273,8 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& all_jo
     for (const size_t k : launch_byte_tiles(op, all_jobs, nullptr, DType::uint8)) jobs.push_back(all_jobs[k]);
     if (jobs.empty()) return;
   } else {
-    jobs = all_jobs;
+    jobs = launch_float_tiles(op, all_jobs);
+    if (jobs.empty()) return;
   }
   const DType in = jobs[0].in_type, out = jobs[0].out_type;
   bool all_copy = in == out;

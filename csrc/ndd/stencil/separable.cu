@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ndd/elementwise/elements.cuh"
+#include "ndd/stencil/byte_blur.cuh"
 #include "ndd/stencil/stencil.cuh"
 
 namespace ndd {
@@ -231,6 +232,31 @@ TileImage tile_image(const SeparableImage& image) {
           span_of(image.windows[2])};
 }
 
+// Bytes with small windows. The order of the weights is that of launch_planes().
+void launch_byte_blurs(const char* op, const std::vector<SeparableImage>& images) {
+  if (images.empty()) return;
+  Weights weights;
+  std::vector<int64_t> at;
+  std::vector<float> both;
+  for (const SeparableImage& image : images) {
+    both = image.windows[1].half;
+    both.insert(both.end(), image.windows[2].half.begin(), image.windows[2].half.end());
+    at.push_back(weights.add(both));
+  }
+  const CudaTable<float> table(weights.values());
+  std::vector<BlurredImages> by_channels[4];
+  for (size_t k = 0; k < images.size(); ++k) {
+    const SeparableImage& image = images[k];
+    by_channels[image.grid.inner - 1].push_back({static_cast<const uint8_t*>(image.in), static_cast<uint8_t*>(image.out), table.data() + at[k],
+                                                 static_cast<int32_t>(image.grid.height), static_cast<int32_t>(image.grid.width),
+                                                 static_cast<int32_t>(image.windows[1].radius()), static_cast<int32_t>(image.windows[2].radius())});
+  }
+  byte_blur::launch<1>(op, by_channels[0]);
+  byte_blur::launch<2>(op, by_channels[1]);
+  byte_blur::launch<3>(op, by_channels[2]);
+  byte_blur::launch<4>(op, by_channels[3]);
+}
+
 // Height and width, for every plane.
 template <class S>
 void launch_planes(const char* op, const std::vector<SeparableImage>& images, DType in, DType out) {
@@ -297,6 +323,19 @@ void launch(const char* op, const std::vector<SeparableImage>& images, int64_t s
 }  // namespace stencil
 
 void launch_separable(const char* op, const std::vector<SeparableImage>& images, int64_t spatial, DType in, DType out) {
+  if (in == DType::uint8 && out == DType::uint8 && spatial == 2) {
+    // Decided for each image on its own, although both kernels have the same results.
+    const auto fits = [](const SeparableImage& image) {
+      return image.add == nullptr && stencil::byte_blur::fits(image.grid, image.windows[1], image.windows[2]);
+    };
+    // The usual case, without copies of the list.
+    if (std::all_of(images.begin(), images.end(), fits)) return stencil::launch_byte_blurs(op, images);
+    std::vector<SeparableImage> small, rest;
+    for (const SeparableImage& image : images) (fits(image) ? small : rest).push_back(image);
+    stencil::launch_byte_blurs(op, small);
+    stencil::launch<uint8_t>(op, rest, spatial, in, out);
+    return;
+  }
   if (in == DType::uint8 && spatial < 3) stencil::launch<uint8_t>(op, images, spatial, in, out);
   else stencil::launch<float>(op, images, spatial, in, out);
 }
