@@ -284,11 +284,22 @@ def test_pending_values_are_uploaded_to_each_device() -> None:
 def test_interrupted_wait_loses_nothing(gate: Any) -> None:
     value = ndd.flip(decode_images(), horizontal=1)
     copy = compute_pending(8).gpu()
-    interrupt = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
+    ended = threading.Event()
+
+    def press_until_ended() -> None:  # again: Python loses a KeyboardInterrupt that it raises while it destroys an object
+        seconds = 0.3
+        while not ended.wait(seconds):
+            os.kill(os.getpid(), signal.SIGINT)
+            seconds = 5.0
+
+    interrupt = threading.Thread(target=press_until_ended)
 
     def wait() -> None:
-        interrupt.start()  # here: on a busy machine it may take until the next line
-        value.torch()
+        try:
+            interrupt.start()  # here: on a busy machine it may take until the next line
+            value.torch()
+        finally:
+            ended.set()
 
     with pytest.raises(KeyboardInterrupt):
         wait()
