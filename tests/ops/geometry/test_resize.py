@@ -8,6 +8,9 @@ import pytest
 import torch
 from _cases import Case, Each, arrays, images
 from _resampling import FILTERS, RADIUS, reference, weights
+from PIL import Image
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms.v2 import functional
 
 import torch_ndd as ndd
 from torch_ndd import types
@@ -510,3 +513,17 @@ def test_region_beyond_float32_is_limited(end: float) -> None:
     images = ndd.batch([np.full((20 + k, 30, 3), 7, np.uint8) for k in range(2)], layout="HWC")
     resized = ndd.resize(images, size=[4, 5], roi_start=[0, 0], roi_end=[end, end], roi_relative=True)
     assert (np.asarray(resized.torch()) == 7).all()
+
+
+@pytest.mark.parametrize("channels", [3, 4])
+@pytest.mark.parametrize("interpolation", [2, 3])
+@pytest.mark.parametrize(("size", "to"), [((1001, 200), (1000, 200)), ((1000, 200), (1001, 201)), ((90, 100), (89, 99)), ((300, 70), (100, 69))])
+def test_weights_near_one_are_exact(size: tuple[int, int], to: tuple[int, int], interpolation: int, channels: int) -> None:
+    """Weights of 16 bits, above 32,639 of 32,768 here, are a sum of three signed bytes, and smaller ones of two."""
+    image = torch.randint(0, 256, (*size, channels), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    interp_type = types.INTERP_LINEAR if interpolation == 2 else types.INTERP_CUBIC
+    pillow = Image.fromarray(image.numpy(), "RGB" if channels == 3 else "CMYK").resize(to[::-1], Image.Resampling(interpolation))
+    assert np.array_equal(ndd.resize(image, size=[*to], interp_type=interp_type, rule="pillow").torch(), np.asarray(pillow))
+    mode = InterpolationMode.BILINEAR if interpolation == 2 else InterpolationMode.BICUBIC
+    expected = functional.resize(image.permute(2, 0, 1), [*to], mode, antialias=True).permute(1, 2, 0)
+    assert torch.equal(ndd.resize(image, size=[*to], interp_type=interp_type, rule="torch").torch(), expected)
