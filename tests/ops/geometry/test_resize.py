@@ -522,7 +522,7 @@ def test_weights_near_one_are_exact(size: tuple[int, int], to: tuple[int, int], 
     """Weights of 16 bits, above 32,639 of 32,768 here, are a sum of three signed bytes, and smaller ones of two."""
     image = torch.randint(0, 256, (*size, channels), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     interp_type = types.INTERP_LINEAR if interpolation == 2 else types.INTERP_CUBIC
-    pillow = Image.fromarray(image.numpy(), "RGB" if channels == 3 else "CMYK").resize(to[::-1], Image.Resampling(interpolation))
+    pillow = Image.fromarray(image.numpy(), "RGB" if channels == 3 else "CMYK").resize((to[1], to[0]), Image.Resampling(interpolation))
     assert np.array_equal(ndd.resize(image, size=[*to], interp_type=interp_type, rule="pillow").torch(), np.asarray(pillow))
     mode = InterpolationMode.BILINEAR if interpolation == 2 else InterpolationMode.BICUBIC
     expected = functional.resize(image.permute(2, 0, 1), [*to], mode, antialias=True).permute(1, 2, 0)
