@@ -15,11 +15,25 @@ int64_t product(const int64_t* shape, int64_t ndim) {
   return n;
 }
 
+// Whether all samples of a dense batch are the same contiguous memory.
+bool repeats_a_sample(const Tensor& values) {
+  if (values.dim() < 1 || values.stride(0) != 0) return false;
+  int64_t volume = 1;
+  for (int64_t d = values.dim() - 1; d > 0; volume *= values.size(d--))
+    if (values.size(d) != 1 && values.stride(d) != volume) return false;
+  return true;
+}
+
 }  // namespace
 
-Samples::Samples(const Tensor& values, const MaybeTensor& shapes) : values_(values), dtype_(values.dtype()), item_bytes_(ndd::item_bytes(dtype_)) {
+Samples::Samples(const Tensor& values, const MaybeTensor& shapes) : Samples(values, shapes, false) {}
+
+Samples Samples::possibly_repeated(const Tensor& values, const MaybeTensor& shapes) { return {values, shapes, true}; }
+
+Samples::Samples(const Tensor& values, const MaybeTensor& shapes, bool may_repeat)
+    : values_(values), dtype_(values.dtype()), item_bytes_(ndd::item_bytes(dtype_)) {
   data_ = static_cast<char*>(values.data_ptr());
-  if (!values.is_contiguous()) fail(Error::Value, "a batch must be contiguous");
+  if (!values.is_contiguous() && !(may_repeat && !shapes && repeats_a_sample(values))) fail(Error::Value, "a batch must be contiguous");
   auto table = std::make_shared<Table>();
   if (shapes) {
     if (shapes->dim() != 2 || shapes->dtype() != DType::int64 || shapes->is_cuda() || !shapes->is_contiguous())

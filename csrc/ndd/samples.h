@@ -20,6 +20,8 @@ class Samples {
  public:
   // `values` is (N, ...), or flat together with `shapes`, an int64 CPU tensor (N, ndim); both contiguous. Throws if the shapes do not fit into the buffer.
   Samples(const Tensor& values, const MaybeTensor& shapes);
+  // A dense batch whose samples may all lie in the same memory (stride 0), for kernels that read the first one for all of them.
+  static Samples possibly_repeated(const Tensor& values, const MaybeTensor& shapes);
   Samples(const Samples& other);
   Samples(Samples&& other) noexcept;
   Samples& operator=(const Samples& other);
@@ -48,6 +50,8 @@ class Samples {
   struct Table {
     std::vector<int64_t> shapes, offsets;
   };
+
+  Samples(const Tensor& values, const MaybeTensor& shapes, bool may_repeat);
 
   int64_t checked(int64_t i) const {
     if (static_cast<uint64_t>(i) >= static_cast<uint64_t>(size_)) fail_at(i);

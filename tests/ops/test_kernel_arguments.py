@@ -31,7 +31,9 @@ def table(*rows: list[int], dtype: torch.dtype = torch.int64) -> torch.Tensor:
     return torch.tensor(rows, dtype=dtype)
 
 
-def resized(*changed: Any, layout: str = "HWC", output_layout: str = "CHW", axes: int = 3, out: torch.Tensor | None = None) -> tuple[Any, ...]:
+def resize_arguments(
+    *changed: Any, layout: str = "HWC", output_layout: str = "CHW", axes: int = 3, out: torch.Tensor | None = None
+) -> tuple[Any, ...]:
     output = torch.zeros(3, 3, 4, 4) if out is None else out
     return (IMAGES, None, None, None, LINEAR, LINEAR, True, 0, axes, None, EACH[:1], EACH[:1], layout, output_layout, output, None)
 
@@ -99,7 +101,7 @@ def resized(*changed: Any, layout: str = "HWC", output_layout: str = "CHW", axes
             "resampled together",
         ),
         *(
-            (op, resized(layout=layout, output_layout=output_layout), "must have the axes of the images in some order")
+            (op, resize_arguments(layout=layout, output_layout=output_layout), "must have the axes of the images in some order")
             for op in ("resize_crop_mirror", "random_resized_crop")
             for layout, output_layout in (
                 ("HWC", "CHX"),
@@ -111,7 +113,7 @@ def resized(*changed: Any, layout: str = "HWC", output_layout: str = "CHW", axes
                 ("FHWC", "FCHW"),
             )
         ),
-        ("resize_crop_mirror", resized(out=torch.zeros(2, 3, 4, 4)), "samples and the dimensions of the input"),
+        ("resize_crop_mirror", resize_arguments(out=torch.zeros(2, 3, 4, 4)), "samples and the dimensions of the input"),
         (
             "multi_crop",
             (IMAGES, None, SOURCES, REGIONS, LINEAR, LINEAR, True, 1, 3, True, torch.zeros(3, 4, 4, 1, dtype=torch.uint8), None),

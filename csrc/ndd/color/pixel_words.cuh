@@ -9,7 +9,7 @@
 namespace ndd {
 
 // 16 pixels of kChannels bytes as words: by 16-byte loads where rows are `aligned`, by words put together from two aligned ones, or byte by byte
-// where these would leave the sample, [begin, end). Bytes behind it are 0; `at` is not before it.
+// where these would leave the sample, [begin, end). Bytes after it are 0; `at` is not before it.
 template <int kChannels>
 __device__ __forceinline__ void load_pixels(const uint8_t* at, bool aligned, const uint8_t* begin, const uint8_t* end,
                                             uint32_t (&words)[4 * kChannels]) {

@@ -22,7 +22,7 @@ namespace ndd::resample_gpu {
 
 constexpr int kFloatRows = 32, kFloatColumns = 64;  // of a tile, at most
 
-// An axis, and its places in the tables in device memory: the starts of its outputs and behind them the numbers of their taps; and `stride` weights
+// An axis, and its places in the tables in device memory: the starts of its outputs and after them the numbers of their taps; and `stride` weights
 // for each output, of which no output needs more than `most`.
 struct FloatAxis {
   int64_t numbers, weights;

@@ -93,7 +93,8 @@ void remap(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& m
            bool frames, const Tensor& output, const MaybeTensor& output_shapes) {
   const WarpImages images("experimental.remap", {input, input_shapes}, {output, output_shapes}, WarpBorder::constant, fill_value, first_spatial, 2,
                           frames, fades);
-  const TableMaps maps(images, {mapx, mapx_shapes}, {mapy, mapy_shapes}, centered ? 0.5f : 0.0f, relative);
+  const TableMaps maps(images, Samples::possibly_repeated(mapx, mapx_shapes), Samples::possibly_repeated(mapy, mapy_shapes), centered ? 0.5f : 0.0f,
+                       relative);
   warp_images<2, true>(images, static_cast<Interp>(interp), maps);
 }
 

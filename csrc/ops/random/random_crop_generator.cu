@@ -51,9 +51,10 @@ void random_crop_generator(const Tensor& input, const MaybeTensor& input_shapes,
   const int64_t* drawn = drawn_words(op, words);
   const WindowLimits limits{{area_low, area_high}, {aspect_low, aspect_high}, num_attempts};
   const auto make = [=](int64_t i) {
-    // A height and a width each.
-    for (const Samples* pair : {&in, &anchor, &extent})
-      if (pair->volume(i) != 2) fail(Error::Value, op, ": sample ", i, " must have two numbers, got ", pair->volume(i));
+    // A height and a width each, to which a shape may add the channels.
+    if (in.volume(i) < 2) fail(Error::Value, op, ": sample ", i, " must have a height and a width, got ", in.volume(i), " numbers");
+    for (const Samples* pair : {&anchor, &extent})
+      if (pair->volume(i) != 2) fail(Error::Value, op, ": sample ", i, " of an output must have two numbers, got ", pair->volume(i));
     if (anchor.dtype() != DType::int32 || extent.dtype() != DType::int32) fail(Error::Type, op, ": anchors and extents must be int32");
     return Run{Philox(drawn, i), in.data(i), static_cast<int32_t*>(anchor.data(i)), static_cast<int32_t*>(extent.data(i))};
   };

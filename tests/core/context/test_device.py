@@ -22,6 +22,7 @@ from torch_ndd._core.context import streams
 from torch_ndd._core.native import memory
 from torch_ndd._core.values import arithmetic as arithmetics
 from torch_ndd._core.values import batch as batches
+from torch_ndd._core.values import ragged as raggeds
 from torch_ndd._core.values import tensor as tensors
 from torch_ndd._core.values.batch import repeat_sample
 from torch_ndd._core.values.dispatch import output
@@ -441,9 +442,9 @@ def test_slices_and_arithmetic_allocate_on_the_stream_that_fills_them(cuda: Fake
         found.append((device.type, torch.cuda.current_stream(GPU).cuda_stream))
         return empty(shape, dtype, torch.device("cpu"))
 
-    for module in (memory, native, batches):
+    for module in (memory, native, batches, raggeds):
         monkeypatch.setattr(module, "empty", noting)
-    for module in (arithmetics, batches, tensors):
+    for module in (arithmetics, batches, raggeds, tensors):
         monkeypatch.setattr(module, "run", lambda *arguments: None)
     images, ragged = (OnGpu.of(ndd.batch([np.ones((4, 2 + k * rest), np.uint8) for k in range(3)])) for rest in (0, 1))
     for value in (
