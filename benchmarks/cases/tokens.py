@@ -164,8 +164,9 @@ def _of_crops() -> Pair:
     # Microseconds of CPU time for an image (EPYC of Zen 4 under load, best of 12 turns): both decode in 1,250, which no crop can save, because the
     # windows of an image reach to 98 % of its height and cover 88 % of it. torchvision takes 4,230 to 4,870 with its crops, so the bar leaves 440 to
     # 700 for the rest. It takes 800: windows 45, tables of weights 90, the width pass 380, the height pass 130, the call and its memory; 2.1 to 2.4
-    # times in all. Since then weights are computed eight at a time and VNNI does the multiply-adds: of images in the caches, the kernel alone takes 515
-    # instead of 605 (tables 65 for 128, turning rows 40 as before, width 243 for 263, height 102 for 126); of a batch in memory, 655 to 675 for 757.
+    # times in all. Since then weights are computed eight at a time and VNNI does the multiply-adds: of images in the caches, the kernel alone takes
+    # 515 instead of 605 (tables 65 for 128, turning rows 40 as before, width 243 for 263, height 102 for 126); of a batch in memory, 655 to 675 for
+    # 757.
     vision, functions = importlib.import_module("torchvision.transforms.v2"), importlib.import_module("torchvision.io")
     files, originals = [], photographs()
     for k in range(_IMAGES):
