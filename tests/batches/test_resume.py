@@ -305,6 +305,7 @@ torch.distributed.destroy_process_group()
 """
 
 
+@pytest.mark.slow
 def test_processes_stop_at_the_same_step_and_others_go_on_after_a_kill(tmp_path: Any, forks: Forks) -> None:
     def run(ranks: int, steps: int, state: str) -> list[Any]:
         return [forks.run(RANK, tmp_path, steps, state, variables=variables) for variables in torchrun_variables(ranks)]

@@ -37,6 +37,7 @@ def both(file: np.ndarray, output_type: str = "RGB", dtype: str = "uint8", **opt
 
 
 @pytest.mark.skipif(not FILES, reason="DALI_EXTRA_PATH holds no images")
+@pytest.mark.slow
 def test_dali_extra() -> None:
     decoded = 0
     for path in FILES:

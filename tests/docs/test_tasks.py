@@ -163,6 +163,7 @@ def test_parquet_task_runs(data: Any, run: Run) -> None:
     assert len(run("parquet", data.parquet)) == 2
 
 
+@pytest.mark.slow
 def test_compiled_task_runs(run: Run) -> None:
     assert run("compiled") == ["torch.Size([8, 3, 64, 64])"] * 3
 

@@ -26,7 +26,10 @@ CONTEXTS = [None, "fork", pytest.param("spawn", marks=pytest.mark.slow)]
 
 
 # A process that is spawned imports everything, in 2 CPU seconds: two of them show what three would.
-@pytest.mark.parametrize(("context", "workers"), [*((None, count) for count in (None, 0, 1, 3)), ("fork", 1), ("fork", 3), ("spawn", 2)])
+@pytest.mark.parametrize(
+    ("context", "workers"),
+    [*((None, count) for count in (None, 0, 1, 3)), ("fork", 1), ("fork", 3), pytest.param("spawn", 2, marks=pytest.mark.slow)],
+)
 def test_equals_torch(context: str | None, workers: int | None) -> None:
     theirs = torch.utils.data.DataLoader(Squares(11), batch_size=4)
     ours = ndd.DataLoader(Squares(11), batch_size=4, num_workers=workers, multiprocessing_context=context)

@@ -66,6 +66,7 @@ def test_work_outside_of_loaders_belongs_to_none(files: list[str]) -> None:
     assert loader.stats.others > 0
 
 
+@pytest.mark.slow
 def test_numbers_of_loaders_that_are_gone_are_used_again(files: list[str]) -> None:
     gc.collect()
     numbers = set()

@@ -269,6 +269,7 @@ def lines_of(folder: Path, name: str) -> list[list[Any]]:
     return [json.loads(line) for log in sorted(folder.glob(f"{name}-*.log")) for line in log.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_several_processes(files: list[Path], tmp_path: Path, forks: Forks) -> None:
     """Two processes see each sample once per epoch; killed in the first epoch, they resume the rest, and so do one after two and two after one."""
     files.pop()  # 22 samples, 11 for each of two: steps of 3, 3, 3 and 2

@@ -278,6 +278,7 @@ def test_the_demo_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert "DataLoader" in printed
 
 
+@pytest.mark.slow
 def test_train_timm(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torchvision")
     example = load("train_timm")

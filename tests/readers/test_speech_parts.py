@@ -115,6 +115,7 @@ def test_hostile_numbers_in_cuts(tmp_path: Path, recordings: dict[str, np.ndarra
 WORLDS = ((8, 3), (3, 5), (8, 5))
 
 
+@pytest.mark.slow
 def test_parts_resume_from_eight_to_three_to_five_ranks(tmp_path: Path, recordings: dict[str, np.ndarray]) -> None:
     paths = list(recordings)
     parts = [(paths[k % 2], 0.1 * k, 0.002) for k in range(41)]

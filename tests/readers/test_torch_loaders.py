@@ -26,7 +26,7 @@ def numbers(loader: Any) -> list[list[int]]:
 
 
 # A spawned worker imports torch, 4 seconds per epoch: one suffices to show that readers work there.
-@pytest.mark.parametrize(("context", "workers"), [(None, 0), ("fork", 1), ("fork", 2), ("spawn", 1)])
+@pytest.mark.parametrize(("context", "workers"), [(None, 0), ("fork", 1), ("fork", 2), pytest.param("spawn", 1, marks=pytest.mark.slow)])
 def test_data_loader(files: list[Path], workers: int, context: str | None) -> None:
     reader = ndd.readers.File(2, files=files, random_shuffle=True)
     expected = numbers(reader)

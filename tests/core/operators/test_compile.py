@@ -77,7 +77,7 @@ def test_every_operator_compiles() -> None:
     assert sorted({case.operator for case in CASES} - compiles) == sorted(UNCOMPILED)
 
 
-@pytest.mark.parametrize("kind", ["dense", "ragged", "sample"])
+@pytest.mark.parametrize("kind", [pytest.param("dense", marks=pytest.mark.slow), "ragged", "sample"])
 def test_one_compilation_for_changing_contents_and_two_for_changing_shapes(kind: str) -> None:
     def augment(x: Any) -> Any:
         return normalize_reference(ndd.resize(ndd.brightness(x, brightness=1.2), size=[20, 30]))
@@ -155,7 +155,7 @@ def test_a_chain_of_floats_is_one_kernel_on_the_cpu(chain: str) -> None:
     torch.testing.assert_close(output.torch(), FLOATS[chain](*values).torch(), atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize("chain", ["to planes", "arithmetic"])
+@pytest.mark.parametrize("chain", [pytest.param("to planes", marks=pytest.mark.slow), "arithmetic"])
 @pytest.mark.filterwarnings("ignore")  # Inductor's own
 def test_large_results_are_in_the_memory_of_the_pool(chain: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The one kernel writes there; a value that the graph does not return is not a result."""
@@ -289,6 +289,7 @@ def test_a_chain_ends_where_its_values_are_written_to(backend: str) -> None:
         assert torch.equal(ours.torch(), theirs.torch())
 
 
+@pytest.mark.slow
 def test_chains_of_bytes_take_batches_of_any_size() -> None:
     run = compile_function(BYTES["colors"])
     for count, height in ((2, 20), (3, 30), (5, 21), (1, 40), (7, 33)):
