@@ -369,9 +369,12 @@ def test_max_sample_bytes_bounds_a_row_group(tmp_path: Path, column: Any, size: 
 
 def test_a_row_group_is_in_memory_once() -> None:
     table = pa.table({"text": ["x" * 100] * 10_000, "number": range(10_000)}).combine_chunks()
-    before = pa.total_allocated_bytes()
-    group = Group(table, [Column("text", "text", ""), Column("number", "number", "")], pa)
-    assert pa.total_allocated_bytes() - before < 100_000
+    allocated = []
+    for _ in range(5):  # the reader of an earlier test may still read ahead, and Arrow counts for the whole process
+        before = pa.total_allocated_bytes()
+        group = Group(table, [Column("text", "text", ""), Column("number", "number", "")], pa)
+        allocated.append(pa.total_allocated_bytes() - before)
+    assert min(allocated) < 100_000
     assert all(values is not None for values in group.values.values())
 
 

@@ -253,10 +253,13 @@ class Parquet(BatchThreadsReader):
         # Values that need a look at each sample may be in files.
         if not all(group.is_contiguous for group in groups) or len(samples) * max(group.row_bytes for group in groups) > _BYTES_COPIED_HERE:
             return None
-        if all(group.fields is not None for group in groups):
-            return partial(located.copy, groups, [column.name for column in self._selected])
+        return partial(self._copy_loaded, samples, located, groups)
+
+    def _copy_loaded(self, samples: np.ndarray, located: LocatedRows, groups: list[Group]) -> dict[str, Batch]:
+        if (outputs := located.copy(groups, [column.name for column in self._selected])) is not None:
+            return outputs
         _, counts, rows, places = self._locate(samples)
-        return partial(self._convert, samples, Rows(groups, counts, rows, places), self._selected)
+        return self._convert(samples, Rows(groups, counts, rows, places), self._selected)
 
     @override
     def _read_batch(self, samples: np.ndarray) -> dict[str, Batch]:
