@@ -10,6 +10,7 @@ import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -281,25 +282,22 @@ def test_pending_values_are_uploaded_to_each_device() -> None:
 # --- Interruptions ---
 
 
-def test_interrupted_wait_loses_nothing(gate: Any) -> None:
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Make Ctrl-C raise: a shell without job control starts background processes that ignore it, and Python leaves it so."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_interrupted_wait_loses_nothing(gate: Any, ctrl_c: None) -> None:
     value = ndd.flip(decode_images(), horizontal=1)
     copy = compute_pending(8).gpu()
-    ended = threading.Event()
-
-    def press_until_ended() -> None:  # again: Python loses a KeyboardInterrupt that it raises while it destroys an object
-        seconds = 0.3
-        while not ended.wait(seconds):
-            os.kill(os.getpid(), signal.SIGINT)
-            seconds = 5.0
-
-    interrupt = threading.Thread(target=press_until_ended)
+    interrupt = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
 
     def wait() -> None:
-        try:
-            interrupt.start()  # here: on a busy machine it may take until the next line
-            value.torch()
-        finally:
-            ended.set()
+        interrupt.start()  # here: on a busy machine it may take until the next line
+        value.torch()
 
     with pytest.raises(KeyboardInterrupt):
         wait()
