@@ -149,7 +149,7 @@ VARIED: dict[str, Callable[..., Any]] = {
 
 
 def _measure(calls: list[Callable[[], Any]], counters: Counters) -> dict[str, float]:
-    """Time calls one by one, and count their CUDA calls. Return the median CPU time of the process: other programs on the machine do not count."""
+    """Time each call, and count their CUDA calls. Return the median CPU time of the process: other programs on the machine do not count."""
     taken = []
     counters.take()
     for call in calls:

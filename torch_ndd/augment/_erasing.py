@@ -12,7 +12,7 @@ from .. import types
 from .._core.operators.operator import T
 from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, as_batch, new_batch
-from .._core.values.operand import unwrap
+from .._core.values.operand import layout_error, unwrap
 from .._core.values.tensor import Tensor, as_tensor
 from ..ops.geometry.paste import erase
 from ..ops.random.distributions import normal
@@ -133,5 +133,5 @@ def _as_images(op: str, value: Any) -> tuple[Batch, bool]:
     if images.layout is None and images.ndim == 3:
         images = as_batch(images, layout="HWC")
     if images.layout not in _LAYOUTS:
-        raise ValueError(f'{op}: The layout "{images.layout or ""}" does not match any of the allowed layouts: {", ".join(_LAYOUTS)}')
+        raise layout_error(op, images, _LAYOUTS)
     return images, isinstance(value, Batch)

@@ -11,7 +11,7 @@ from .. import types
 from .._core.context.rng import RNG
 from .._core.native.dynamo import disable
 from .._core.values.batch import Batch, as_batch
-from .._core.values.operand import unwrap
+from .._core.values.operand import layout_error, unwrap
 from .._core.values.tensor import Tensor, as_tensor
 from ..ops.random.distributions import uniform
 from ..ops.shape.reshape import expand_dims, squeeze
@@ -69,7 +69,7 @@ def as_images(op: str, value: Any) -> tuple[Batch, bool]:
     if images.layout is None and images.ndim == 3:
         images = as_batch(images, layout="HWC")
     if images.layout not in ("HWC", "FHWC"):
-        raise ValueError(f'{op}: The layout "{images.layout or ""}" does not match any of the allowed layouts: HWC, FHWC')
+        raise layout_error(op, images, ("HWC", "FHWC"))
     if images.dtype is not torch.uint8 and not images.dtype.is_floating_point:
         raise ValueError(f"{op}: images must be uint8 or floating-point numbers from 0 to 1, got {types.dtype_name(images.dtype)}")
     if len({shape[-1] for shape in images.shape}) > 1:

@@ -11,7 +11,7 @@ from .._core import native
 from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.dispatch import output, run
-from .._core.values.operand import Operand, unwrap
+from .._core.values.operand import Operand, layout_error, unwrap
 from .._core.work.pending import ALL_SAMPLES, SAME_SAMPLE
 from ..ops.generic.convert import cast
 from ..ops.geometry._paste_boxes import paste_boxes
@@ -119,7 +119,7 @@ def cutmix(
     _check_arguments(op, alpha, rng)
     layout = images.layout or "HWC"
     if layout not in ("HWC", "CHW") or images.ndim != 3:
-        raise ValueError(f'{op}: The layout "{images.layout or ""}" does not match any of the allowed layouts: HWC, CHW')
+        raise layout_error(op, images, ("HWC", "CHW"))
     soft = smooth_labels(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
     order, lam = _draw_pairs(op, images.batch_size, alpha, rng, partner, per_batch)
     height, width = (images.buffer.shape[1 + layout.index(letter)] for letter in "HW")

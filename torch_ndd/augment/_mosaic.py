@@ -9,7 +9,7 @@ import torch
 
 from .. import types
 from .._core.values.batch import Batch, as_batch, new_batch
-from .._core.values.operand import unwrap
+from .._core.values.operand import layout_error, unwrap
 from ..ops.geometry.paste import multi_paste
 from ..ops.geometry.resize import resize
 from ..ops.random.permute import batch_permutation, permute_batch
@@ -70,7 +70,7 @@ def mosaic(
         raise TypeError(f"{op}: images must be a Batch, got {type(images).__name__}; convert them with batch() or as_batch()")
     batch, _ = as_images(op, images)
     if batch.ndim != 3:
-        raise ValueError(f'{op}: The layout "{batch.layout}" does not match any of the allowed layouts: HWC')
+        raise layout_error(op, batch, ("HWC",))
     canvas = _check_arguments(op, batch, output_size, center_range, min_visibility)
     box_batch, mask_batch = as_boxes(op, boxes, batch, True), as_masks(op, masks, batch, True)
     label_batch = _as_labels(op, labels, batch, box_batch)

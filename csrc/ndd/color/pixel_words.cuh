@@ -60,4 +60,18 @@ __device__ __forceinline__ uint32_t color_of(const uint32_t* pixels, int c) {
   }
 }
 
+// Stores sixteen pixels with their colors apart: those of color c from `to` + c * `pitch` bytes on, both multiples of 16.
+template <int kChannels>
+__device__ __forceinline__ void store_colors(const uint32_t* words, void* to, int pitch) {
+#pragma unroll
+  for (int c = 0; c < kChannels; ++c) {
+    uint4 four;
+    four.x = color_of<kChannels>(words, c);
+    four.y = color_of<kChannels>(words + kChannels, c);
+    four.z = color_of<kChannels>(words + 2 * kChannels, c);
+    four.w = color_of<kChannels>(words + 3 * kChannels, c);
+    *reinterpret_cast<uint4*>(static_cast<uint8_t*>(to) + c * pitch) = four;
+  }
+}
+
 }  // namespace ndd

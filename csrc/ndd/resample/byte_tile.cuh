@@ -176,16 +176,7 @@ __device__ void stage_rows(const ByteSample& s, int64_t plane, int row, int rows
     uint32_t words[4 * kChannels];
     // Rows behind the last one have no weights.
     load_pixels<kChannels>(first + min(row + r, last) * s.in_pitch + unit * 16 * kChannels, aligned, begin, end, words);
-    uint32_t* const to = stage + r * kChannels * kStagePitch + 4 * unit;
-#pragma unroll
-    for (int c = 0; c < kChannels; ++c) {
-      uint4 four;
-      four.x = color_of<kChannels>(words, c);
-      four.y = color_of<kChannels>(words + kChannels, c);
-      four.z = color_of<kChannels>(words + 2 * kChannels, c);
-      four.w = color_of<kChannels>(words + 3 * kChannels, c);
-      *reinterpret_cast<uint4*>(to + c * kStagePitch) = four;
-    }
+    store_colors<kChannels>(words, stage + r * kChannels * kStagePitch + 4 * unit, kStagePitch * static_cast<int>(sizeof *stage));
   }
 }
 

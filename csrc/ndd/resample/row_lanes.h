@@ -157,7 +157,7 @@ NDD_AVX2 void turn_out(const int32_t* sums, __m128i shift, int64_t count, uint8_
   }
 }
 
-// The outputs [begin, end) of sixteen rows whose source pixels from `first`, an even one, on are transposed in `tile`. `out` is pixel 0 of the first row.
+// The outputs [begin, end) of sixteen rows whose source pixels from `first` on, which is even, are transposed in `tile`. `out` is pixel 0 of the first row.
 template <int C, bool fine>
 NDD_AVX2 void mix_columns(const int16_t* tile, int64_t first, const AxisTable& h, const PairWeights& table, int64_t begin, int64_t end, uint8_t* out,
                           int64_t out_row) {

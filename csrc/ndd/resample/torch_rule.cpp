@@ -21,8 +21,9 @@ double cubic(double x, double a) {
 
 double sinc(double x) { return x == 0.0 ? 1.0 : std::sin(M_PI * x) / (M_PI * x); }
 
-// Elements of the output whose weights are computed side by side. A sum of weights must be in order, since its rounding depends on it: eight sums at a
-// time take as long as a single one, and vectors hold the same tap of all. DINO's ten crops of an image took 128 us for their tables one by one, 66 so.
+// Elements of the output whose weights are computed side by side. A sum of weights must be in order, since its rounding depends on it: eight sums side
+// by side take as long as a single sum, and each vector holds the same tap of eight elements. The tables of DINO's ten crops of an image take 66 us so,
+// and 128 element by element.
 constexpr int kLanes = 8;
 
 // Whether the kernel is stretched over as many source elements as a reduction needs.
@@ -146,7 +147,7 @@ void pillow_nearest(const Axis& a, int64_t in, std::vector<int64_t>& places) {
 }  // namespace
 
 void AxisTable::build_by_torch_rule() {
-  // The ends of the region as integers, each rounded: its length may round to more than the image has. make_axis() stored the upper one in the scale,
+  // The ends of the region as integers, each rounded: its length may round to more than the image has. make_axis() stored the upper end in the scale,
   // so that it is exact up to rounding.
   const double length = std::fabs(static_cast<double>(axis.scale)) * static_cast<double>(axis.whole);
   const bool mirrored = axis.scale < 0.0f;

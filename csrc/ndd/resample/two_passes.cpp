@@ -299,8 +299,7 @@ struct ByteWeights {
 };
 
 // Mixes rows, 64 bytes at a time, four rows per step: a third of the instructions of mix_rows_wide and four fifths of its time, since shuffles and
-// multiply-adds share ports. n >= 64; the last
-// block overlaps the one before.
+// multiply-adds share ports. n >= 64; the last block overlaps its predecessor.
 template <int kParts>
 NDD_VNNI void mix_rows_of_bytes(const uint8_t* in, int64_t in_row, const ByteWeights& weights, int64_t count, int32_t precision, int64_t n,
                                 uint8_t* out) {
@@ -308,7 +307,7 @@ NDD_VNNI void mix_rows_of_bytes(const uint8_t* in, int64_t in_row, const ByteWei
   const __m512i half = _mm512_set1_epi32(precision > 0 ? 1 << (precision - 1) : 0);
   const int64_t quads = (count + 3) / 4;
   const int32_t* const parts[3] = {weights.quads[0].data(), weights.quads[1].data(), weights.quads[2].data()};
-  // Rows after the last one, whose weights are zero, repeat it.
+  // Rows beyond the end, whose weights are zero, repeat the last row.
   const int64_t last = count - 4 * quads + 3, second = std::min<int64_t>(1, last) * in_row, third = std::min<int64_t>(2, last) * in_row,
                 fourth = last * in_row;
   for (int64_t next = 0; next < n; next += 64) {

@@ -94,20 +94,11 @@ __device__ __forceinline__ void stage(uint8_t* tile, const int32_t* rows, int co
     const int r = task / L::kUnits, unit = task - r * L::kUnits, pixel = max(x + (unit - 1) * kUnit, 0);
     uint32_t words[4 * kInner] = {};
     if (pixel < image.width) load_pixels<kInner>(in + rows[r] * row_bytes + pixel * kInner, aligned, in, end, words);
-    uint8_t* const to = tile + r * L::kPitch + unit * kUnit;
-#pragma unroll
-    for (int c = 0; c < kInner; ++c) {
-      uint4 four;
-      four.x = color_of<kInner>(words, c);
-      four.y = color_of<kInner>(words + kInner, c);
-      four.z = color_of<kInner>(words + 2 * kInner, c);
-      four.w = color_of<kInner>(words + 3 * kInner, c);
-      *reinterpret_cast<uint4*>(to + c * L::kColorPitch) = four;
-    }
+    store_colors<kInner>(words, tile + r * L::kPitch + unit * kUnit, L::kColorPitch);
   }
 }
 
-// Mirrors pixels at the sides of the image: `left` of them before the tile's first one, and `right` from pixel `inside` on.
+// Mirrors pixels at the sides of the image: `left` of them before the first pixel of the tile, and `right` from pixel `inside` on.
 template <int kInner>
 __device__ __forceinline__ void stage_sides(uint8_t* tile, const int32_t* rows, int count, const BlurredImages& image, const uint8_t* in, int x,
                                             int left, int inside, int right) {
@@ -225,7 +216,7 @@ __global__ void __launch_bounds__(kThreads, kResident) blur_gpu(const __grid_con
         }
         y += kRows;
         if (y >= y_end) break;
-        // The last rows are the first ones of the next step. There are no more than 32, so that they do not overlap these.
+        // The next step begins with the last rows of this step. There are at most 32, so that source and destination do not overlap.
         static_assert(2 * kMaxRadius <= kRows);
         constexpr int kRowPieces = kInner * L::kPixels / 4;
         for (int i = thread; i < halo * kRowPieces; i += kThreads) {

@@ -232,18 +232,23 @@ TileImage tile_image(const SeparableImage& image) {
           span_of(image.windows[2])};
 }
 
-// Bytes with small windows. The order of the weights is that of launch_planes().
-void launch_byte_blurs(const char* op, const std::vector<SeparableImage>& images) {
-  if (images.empty()) return;
+// Uploads the weights of height and width, in the order of TileImage::weights; those of image k begin at `at[k]`.
+CudaTable<float> upload_plane_weights(const std::vector<SeparableImage>& images, std::vector<int64_t>& at) {
   Weights weights;
-  std::vector<int64_t> at;
   std::vector<float> both;
   for (const SeparableImage& image : images) {
     both = image.windows[1].half;
     both.insert(both.end(), image.windows[2].half.begin(), image.windows[2].half.end());
     at.push_back(weights.add(both));
   }
-  const CudaTable<float> table(weights.values());
+  return CudaTable<float>(weights.values());
+}
+
+// Bytes with small windows.
+void launch_byte_blurs(const char* op, const std::vector<SeparableImage>& images) {
+  if (images.empty()) return;
+  std::vector<int64_t> at;
+  const CudaTable<float> table = upload_plane_weights(images, at);
   std::vector<BlurredImages> by_channels[4];
   for (size_t k = 0; k < images.size(); ++k) {
     const SeparableImage& image = images[k];
@@ -260,16 +265,8 @@ void launch_byte_blurs(const char* op, const std::vector<SeparableImage>& images
 // Height and width, for every plane.
 template <class S>
 void launch_planes(const char* op, const std::vector<SeparableImage>& images, DType in, DType out) {
-  Weights weights;
   std::vector<int64_t> at;
-  std::vector<float> both;
-  for (const SeparableImage& image : images) {
-    // The order of TileImage::weights: height, then width.
-    both = image.windows[1].half;
-    both.insert(both.end(), image.windows[2].half.begin(), image.windows[2].half.end());
-    at.push_back(weights.add(both));
-  }
-  const CudaTable<float> table(weights.values());
+  const CudaTable<float> table = upload_plane_weights(images, at);
   std::vector<TileImage> planes;
   planes.reserve(images.size());
   for (size_t k = 0; k < images.size(); ++k) {

@@ -15,7 +15,7 @@ from ..suggestions import similar
 from ..values.batch import Batch, new_batch
 from ..values.dispatch import launch as launch_kernel
 from ..values.dispatch import submit
-from ..values.operand import Operand, unwrap
+from ..values.operand import Operand, layout_error, unwrap
 from ..values.tensor import Tensor, as_tensor, new_tensor
 from ..work.cuda_work import decode_work, on_decode_stream, on_stream, stream_work
 from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending
@@ -414,8 +414,7 @@ def _match_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
     if (value._layout is not None or dimensions == 2) and (of_images := image_layout(layouts, value)) is not None:
         return as_images(value, of_images)
     if value._layout is not None:
-        wanted, shape = ", ".join(layouts), f"{value.shape!r:.200}"
-        raise ValueError(f'{op}: The layout "{value._layout}" does not match any of the allowed layouts: {wanted}; the shape is {shape}')
+        raise layout_error(op, value, layouts)
     # Only the number of dimensions is known, so that CHW without a layout passes as HWC: hence the warning below.
     layout = next((known for known in layouts if len(known) == dimensions), None)
     if layout is None:

@@ -2,7 +2,7 @@
 """The base of Tensor and Batch: a buffer that may still be filled. The tensors and tensor lists of pipelines hold one, or convert to one."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
@@ -230,3 +230,11 @@ def unwrap(value: Any) -> Any:
         assert _importer is not None
         return _importer(value)
     return value
+
+
+def layout_error(op: str, value: Any, allowed: Iterable[str]) -> ValueError:
+    """Return the error for a Batch or a Tensor whose layout an operator does not take."""
+    shape = f"{value.shape!r:.200}"
+    return ValueError(
+        f'{op}: The layout "{value.layout or ""}" does not match any of the allowed layouts: {", ".join(allowed)}; the shape is {shape}'
+    )
