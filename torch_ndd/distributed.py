@@ -25,6 +25,11 @@ class Shard(TypedDict):
     num_shards: int
 
 
+def has_process_group() -> bool:
+    """Return whether this process has joined the others of a distributed training."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
 def shard(mesh: "DeviceMesh | None" = None) -> Shard:
     """Return the shard of this process: ``readers.File(..., **ndd.distributed.shard())``.
 
@@ -48,7 +53,7 @@ def shard(mesh: "DeviceMesh | None" = None) -> Shard:
     """
     if mesh is not None:
         return _shard_of_mesh(mesh)
-    if torch.distributed.is_available() and torch.distributed.is_initialized():
+    if has_process_group():
         return Shard(shard_id=torch.distributed.get_rank(), num_shards=torch.distributed.get_world_size())
     rank, world = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
     if rank is None and world is None:

@@ -17,7 +17,7 @@ from ._core.context import streams
 from ._core.context.context import EvalContext, EvalMode
 from ._core.context.device import DeviceLike, torch_device
 from ._core.context.pools import available_cpus, get_num_threads
-from ._core.context.rng import RNG, get_default_rng, using_rng
+from ._core.context.rng import RNG, get_default_rng, has_chosen_seed, using_rng
 from ._core.context.states import anything, check_state, equal, keys, whole
 from ._core.native import MAX_SAMPLES
 from ._core.process.fork_locks import new_lock
@@ -32,6 +32,7 @@ from ._core.work.upload import copy_to_device
 from ._show import _timeline
 from .batches import Batches
 from .batches._source import BatchSource, Plan, Planned
+from .distributed import has_process_group
 from .readers import Reader
 from .readers._sources.choice import OfTorch, reader_of
 from .readers._sources.streams import Stream
@@ -85,6 +86,17 @@ class Diagnosis(str):
         return table(self, rows, below)
 
 
+def _choose_seed(reader: Reader | Stream | BatchSource) -> int:
+    """Return the seed of a loader that was created without one."""
+    # Ranks must have the same state, and agree without a message: a constructor that waits for other processes would hang if one of them builds none.
+    # A stream numbers its batches without regard to other ranks, which would then draw the same numbers for other samples.
+    has_ranks = reader.num_shards > 1 or (has_process_group() and not isinstance(reader, Stream))
+    if has_ranks and not has_chosen_seed():
+        return 0
+    # 63 bits fit the state.
+    return get_default_rng()() & (2**63 - 1)
+
+
 class DataLoader:
     """Run ``fn`` on the batches of a reader some batches ahead, and yield its results as torch tensors.
 
@@ -115,7 +127,8 @@ class DataLoader:
         prefetch: Number of batches to prepare ahead. 0 prepares each batch when it is requested.
         device: Device of the tensors. By default they stay where ``fn`` made them.
         drop_last: Drop a last batch that is smaller.
-        seed: Seed of the random operators in ``fn``; by default drawn from the calling thread's generator (``random.set_seed``).
+        seed: Seed of the random operators in ``fn``; by default drawn from the calling thread's generator (``random.set_seed``). Ranks of
+            distributed training, which must agree, take 0 unless ``random.set_seed`` was called.
         prefetch_bytes: Prepare no further batch while the waiting ones have this size in total.
         shuffle: Deliver the samples of a data set in random order.
         sampler, collate_fn, num_workers, multiprocessing_context: Of data sets, see :class:`readers.Dataset`.
@@ -198,8 +211,7 @@ class DataLoader:
         if self.batch_size is None and batches is None:
             raise ValueError("DataLoader: batch_size must be given, here or as the reader's max_batch_size")
         self.prefetch_bytes = prefetch_bytes
-        # From the generator of the calling thread, so that ndd.random.set_seed decides it; 63 bits fit the state.
-        self._seed = get_default_rng()() & (2**63 - 1) if seed is None else seed
+        self._seed = _choose_seed(self.reader) if seed is None else seed
         self._position: dict[str, Any] | None = None  # after the last yielded batch; None: where the reader is
         self._delivered = False  # whether a batch was yielded since the position was restored or the loop began
         self._loop: weakref.ref[_Loop] | None = None  # the latest

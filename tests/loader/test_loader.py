@@ -6,11 +6,13 @@ import io
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pytest
@@ -21,6 +23,8 @@ from PIL import Image
 import torch_ndd as ndd
 from torch_ndd._core.values.html import table
 from torch_ndd.testing import assert_resumable
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -351,6 +355,43 @@ def test_it_runs_ahead_within_its_bounds(images: list[Path]) -> None:
         loop = iter(loader_of(images, fn=fn, prefetch=5, prefetch_bytes=bound))
         next(loop)
         assert is_settled(expected)
+
+
+def in_new_thread(function: Callable[[], T]) -> T:
+    """Call ``function`` where nobody has called ``set_seed``, which a fixture does in the main thread."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(function).result()
+
+
+def seed_of(**options: Any) -> int:
+    return in_new_thread(lambda: ndd.DataLoader(range(6), **options).state_dict()["seed"])
+
+
+def test_ranks_agree_on_a_seed() -> None:
+    """They have the same state without telling each other their seeds."""
+    for options in ({"batch_size": 2}, {"batches": ndd.batches.Packed(3, [1] * 6)}):
+        assert seed_of(shard_id=0, num_shards=2, **options) == seed_of(shard_id=1, num_shards=2, **options), options
+
+
+def test_ranks_with_the_same_shard_agree_on_a_seed(tmp_path: Path) -> None:
+    torch.distributed.init_process_group("gloo", init_method=f"file://{tmp_path}/group", rank=0, world_size=1)
+    try:
+        assert seed_of(batch_size=2) == seed_of(batch_size=2)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_set_seed_decides_the_seed_of_ranks() -> None:
+    def seed_after(chosen: int) -> int:
+        ndd.random.set_seed(chosen)
+        return ndd.DataLoader(range(6), batch_size=2, shard_id=1, num_shards=2).state_dict()["seed"]
+
+    first, second, third = (in_new_thread(partial(seed_after, chosen)) for chosen in (5, 6, 5))
+    assert first == third != second
+
+
+def test_a_single_process_draws_a_seed() -> None:
+    assert len({seed_of(batch_size=2) for _ in range(3)}) == 3
 
 
 def test_seeds_repeat_the_order(images: list[Path]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from .._core.process.files import whole_file
-from ..distributed import shard
+from ..distributed import has_process_group, shard
 from ..readers import Reader
 from ..readers._sources.choice import OfTorch, reader_of
 from ..readers._sources.listed import Listed
@@ -48,7 +48,7 @@ def measure(reader: Any, cost: Any, path: str | os.PathLike[str]) -> np.ndarray:
         raise TypeError(f"{op}: reader needs random access, but the source can only be read from its beginning")
     listed = Listed(source)
     size = listed.samples
-    here = shard() if _has_process_group() else {"shard_id": 0, "num_shards": 1}
+    here = shard() if has_process_group() else {"shard_id": 0, "num_shards": 1}
     rank, ranks = here["shard_id"], here["num_shards"]
     # All ranks must see the file, or some would wait for others that return immediately.
     if all(_gather(os.path.exists(path))):
@@ -79,18 +79,14 @@ def measure(reader: Any, cost: Any, path: str | os.PathLike[str]) -> np.ndarray:
         with whole_file(path) as file:
             np.save(file, found, allow_pickle=False)
     # Wait until the file exists on all machines.
-    if _has_process_group():
+    if has_process_group():
         torch.distributed.barrier()
     return found
 
 
-def _has_process_group() -> bool:
-    return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
 def _gather(value: Any) -> list[Any]:
     """Return the values of all ranks."""
-    if not _has_process_group():
+    if not has_process_group():
         return [value]
     values: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(values, value)

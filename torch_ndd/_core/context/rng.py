@@ -299,6 +299,11 @@ def _fresh(inherited: RNG | None) -> RNG:
     return inherited if inherited is not None and _default.seeded else RNG()
 
 
+def has_chosen_seed() -> bool:
+    """Return whether :func:`set_seed` was called in the calling thread."""
+    return _default.seeded
+
+
 def set_seed(seed: int) -> None:
     """Reseed the generator of the calling thread.
 
