@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from torch_ndd.readers import _waits, dataset
+from torch_ndd.readers import _waits
+from torch_ndd.readers.dataset import _activity
 
 PATIENCE = 60  # seconds, for threads of a busy machine; a test that waits so long fails
 
@@ -43,7 +44,7 @@ class Slow(torch.utils.data.Dataset[Any]):
                     self._awaited.set()
                 yield
 
-        for module in (_waits, dataset):
+        for module in (_waits, _activity):
             monkeypatch.setattr(module, "time", self._clock)
         monkeypatch.setattr(_waits.Waits, "measure", note_wait)
 

@@ -17,7 +17,7 @@ from _datasets import Fragile, Squares, Stream
 from _slow_sources import Slow
 
 import torch_ndd as ndd
-from torch_ndd.readers.dataset import Activity
+from torch_ndd.readers.dataset._activity import Activity
 from torch_ndd.testing import assert_resumable
 
 # Forking beside threads is what this tests.

@@ -133,7 +133,7 @@ class Workers(Executor):
         self._threads: set[threading.Thread] = set()  # those that take calls: a thread adds itself, where no signal interrupts it
         self._open = 0  # calls that have not ended
         self._started = 0  # threads, for their names
-        self._ended = False
+        self._ended = self._cancels = False
         self._process = os.getpid()
         _all[id(self)] = self
         if owner is not None:
@@ -166,6 +166,10 @@ class Workers(Executor):
                     self._open += 1
                     self._queue.put(_Call(int))
 
+    def is_cancelled(self) -> bool:
+        """Return whether the calling thread, one of these, should stop in the middle of a long call."""
+        return self._cancels and self.works_here()
+
     def works_here(self) -> bool:
         """Return whether the calling thread is one of these."""
         return threading.current_thread() in self._threads
@@ -175,6 +179,7 @@ class Workers(Executor):
         with self._lock:
             self._ended = True
         if cancel_futures:
+            self._cancels = True
             while (call := self._waiting_call()) is not None:
                 call.future.cancel()
         # One None is enough for all threads.

@@ -2,9 +2,8 @@
 """Any map-style ``torch.utils.data.Dataset`` as a reader."""
 
 import os
-import threading
-import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -14,14 +13,15 @@ import torch
 from typing_extensions import Unpack, override
 
 from ..._core.context.device import DeviceLike
-from ..._core.process.fork_locks import new_lock
 from ..._core.process.workers import Workers
-from ..._core.work.bad_samples import UnreadableSamples
+from ..._core.work.sources import Sources
 from .._base import LoaderOptions
 from .._order import Order
 from .._threads import READING_THREADS, ThreadedReader
+from ._activity import Activity
 from ._items import collate_outputs, first_sample, prepare_item
-from ._worker_processes import Context, Processes, WorkerFailure, check_context, describe_error
+from ._requests import ItemRequest, Pace, collect_items
+from ._worker_processes import Context, Processes, check_context
 
 
 class Dataset(ThreadedReader):
@@ -89,7 +89,7 @@ class Dataset(ThreadedReader):
         self._processes: Processes | None = None
         self._lender: Dataset | None = None  # whose threads are used
         self._begun = False  # an epoch
-        self._activity = Activity()
+        self._activity, self._pace = Activity(), Pace()
 
     # `len(dataset)` is asked for in every epoch, because a data set or sampler may have grown.
     _can_change = True
@@ -189,28 +189,35 @@ class Dataset(ThreadedReader):
                 raise TypeError(f"{self._op}: {error}") from error.__cause__
         return self._executor
 
-    def _read(self, sample: int, processes: Processes | None = None) -> Any:
-        with self._activity:
-            # A thread waits for the process; the item was prepared there.
-            if processes is not None:
-                return processes.item(sample)
-            item = self._dataset[sample]
-            return item if self._collate is not None else prepare_item(item)
+    def _read(self, sample: int) -> Any:
+        item = self._dataset[sample]
+        return item if self._collate is not None else prepare_item(item)
+
+    def item_reader(self) -> tuple[Callable[[int], Any], Workers | None]:
+        """Return a function that reads a sample and measures the time, and the threads that should call it: None for the one that wants the item."""
+        pool = None if self._reads_inline() else self._pool()
+        read = self._read if self._processes is None else self._processes.item
+
+        def read_item(sample: int) -> Any:
+            with self._activity:
+                return read(sample)
+
+        return read_item, pool
 
     @override
     def start(self, samples: np.ndarray) -> list[Callable[[], Any]]:
-        return list(map(self._item_starter(), samples.tolist()))
+        """Start to read samples. Return functions that wait for the items, or read them where there are no threads."""
+        numbers = samples.tolist()
+        if self._reads_inline():
+            return [partial(self._read, sample) for sample in numbers]
+        pool, processes = self._pool(), self._processes
+        # Each process has a thread that waits for it; the items are prepared there.
+        read, pace = (self._read, self._pace) if processes is None else (processes.item, None)
+        return ItemRequest([partial(read, sample) for sample in numbers], pool, pace, self._activity).waits
 
     @override
     def finish(self, request: list[Callable[[], Any]], samples: np.ndarray) -> Any:
         return self._join_samples(self.start(samples) if self._is_forked() else request, samples)
-
-    def _item_starter(self) -> Callable[[int], Callable[[], Any]]:
-        """Return a function that starts to read a sample, and returns one that waits for the item, or reads it where there are no threads."""
-        if self._reads_inline():
-            return lambda sample: partial(self._read, sample)
-        pool, processes = self._pool(), self._processes
-        return lambda sample: pool.submit(self._read, sample, processes).result
 
     def _reads_inline(self) -> bool:
         return self._workers == 0 and self._context is None
@@ -220,10 +227,11 @@ class Dataset(ThreadedReader):
         return not self._reads_inline() and self._process != os.getpid()
 
     def _join_samples(self, reads: Sequence[Callable[[], Any]], samples: np.ndarray) -> Any:
-        items = collect_items(reads)
+        with self._activity if self._reads_inline() else nullcontext():
+            items = collect_items(reads)
         if self._collate is not None:
-            return Collated(self._collate(items), len(items), tuple(map(self._source, samples.tolist())))
-        return collate_outputs(items, tuple(map(self._source, samples.tolist())))
+            return Collated(self._collate(items), len(items), Sources(self._source, samples))
+        return collate_outputs(items, Sources(self._source, samples))
 
     def _first(self, outputs: Any) -> Any:
         if isinstance(outputs, Collated):
@@ -250,25 +258,10 @@ class Dataset(ThreadedReader):
         return {**super().__getstate__(), "_processes": None}
 
 
-def collect_items(reads: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Return the items of a batch. Raise UnreadableSamples with the errors of all that cannot be read."""
-    items, causes, reasons = [], {}, {}
-    for k, read in enumerate(reads):
-        try:
-            items.append(read())
-        except WorkerFailure as error:
-            reasons[k], causes[k] = str(error), error.__cause__ or error
-        except Exception as error:
-            reasons[k], causes[k] = describe_error(error), error
-    if reasons:
-        raise UnreadableSamples(reasons, causes)
-    return items
-
-
 class Collated:
     """The result of a ``collate_fn``, with the number of its samples."""
 
-    def __init__(self, value: Any, samples: int, sources: tuple[str, ...]) -> None:
+    def __init__(self, value: Any, samples: int, sources: Sequence[str]) -> None:
         self.value, self.samples, self.sources = value, samples, sources
 
 
@@ -285,46 +278,3 @@ class SampledOrder(Order):
     @override
     def _permute(self, passes: int) -> np.ndarray:
         return self.indices(passes)
-
-
-class Activity:
-    """Measures how many cores concurrent calls use together while any of them runs."""
-
-    def __init__(self) -> None:
-        self._lock = new_lock()
-        self._active = 0
-        self._since = self._elapsed = self._cpu = 0.0
-        self._local = threading.local()
-
-    def __enter__(self) -> None:
-        # Per thread: several calls overlap, and thread_time counts only the own CPU time.
-        self._local.cpu = time.thread_time()
-        with self._lock:
-            if not self._active:
-                # The clock runs from the first call that enters until the last one leaves.
-                self._since = time.perf_counter()
-            self._active += 1
-
-    def __exit__(self, *error: object) -> None:
-        with self._lock:
-            self._cpu += time.thread_time() - self._local.cpu
-            self._active -= 1
-            if not self._active:
-                self._elapsed += time.perf_counter() - self._since
-
-    def seconds(self) -> float:
-        """Return the seconds during which any call was running."""
-        with self._lock:
-            return self._elapsed + (time.perf_counter() - self._since if self._active else 0.0)
-
-    def cores(self) -> float:
-        """Return CPU seconds per second."""
-        elapsed = self.seconds()
-        return self._cpu / elapsed if elapsed else 0.0
-
-    def __getstate__(self) -> dict[str, Any]:
-        # Locks cannot be pickled, and measurements belong to a process.
-        return {}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__()

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the items of a batch are read: by as many threads as are worth it."""
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..._core.process.workers import Workers
+from ..._core.work.bad_samples import UnreadableSamples
+from ._activity import Activity
+from ._worker_processes import WorkerFailure, describe_error
+
+# Seconds. Below it one thread reads a whole batch, while others read the next ones: handing a number to a thread and back takes 10 us, more than
+# most data sets in memory need for an item, and threads that hold the GIL only wait for each other.
+_QUICK = 100e-6
+
+
+class Result(NamedTuple):
+    """What reading an item came to."""
+
+    item: Any
+    error: BaseException | None = None
+
+
+class Pace:
+    """How long an item takes, by the latest batch; unknown before the first one."""
+
+    seconds = float("inf")
+
+    def choose_threads(self, available: int) -> int:
+        """Return how many of the available threads should read a batch."""
+        return 1 if self.seconds < _QUICK else available
+
+
+class ItemRequest:
+    """The items of a batch that threads read. Each of them takes the next item that none has begun.
+
+    Args:
+        reads: a function for each item.
+        pool: the threads.
+        pace: of such items, to choose how many threads take part, and to be updated; by default all of the pool do.
+        activity: measures the threads while they read.
+    """
+
+    def __init__(self, reads: Sequence[Callable[[], Any]], pool: Workers, pace: Pace | None = None, activity: Activity | None = None) -> None:
+        self._reads, self._pool, self._pace, self._activity = reads, pool, pace, activity
+        self._results: list[Result | None] = [None] * len(reads)
+        self._numbers = itertools.count()
+        self._spans: list[tuple[float, float]] = []  # when each thread began and ended
+        threads = pool.max_workers if pace is None else pace.choose_threads(pool.max_workers)
+        self._runs: list[Future[None]] = [pool.submit(self._run) for _ in range(min(threads, len(reads)))]
+
+    @property
+    def waits(self) -> list[Callable[[], Any]]:
+        """Functions that wait for the items: each returns one, or raises its error."""
+        return [partial(self._wait, k) for k in range(len(self._reads))]
+
+    def _run(self) -> None:
+        begin, count = time.perf_counter(), 0
+        if self._activity is None:
+            count = self._read_items()
+        else:
+            with self._activity:
+                count = self._read_items()
+        if count:
+            self._spans.append((begin, time.perf_counter()))
+
+    def _read_items(self) -> int:
+        """Read items until all have been begun. Return how many this thread has read."""
+        reads, results = self._reads, self._results
+        for count in itertools.count():
+            k = next(self._numbers)  # a call of C code, which threads cannot interrupt
+            if k >= len(reads):
+                return count
+            if self._pool.is_cancelled():
+                raise CancelledError
+            try:
+                results[k] = Result(reads[k]())
+            except BaseException as error:
+                results[k] = Result(None, error)
+        raise AssertionError
+
+    def _wait(self, k: int) -> Any:
+        if self._runs:
+            for run in self._runs:
+                run.result()
+            self._runs = []
+            if self._pace is not None and self._spans:
+                begins, ends = zip(*self._spans, strict=True)
+                self._pace.seconds = (max(ends) - min(begins)) * len(begins) / len(self._reads)
+        result = self._results[k]
+        assert result is not None
+        if result.error is not None:
+            raise result.error
+        return result.item
+
+
+def collect_items(reads: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Return the items of a batch. Raise UnreadableSamples with the errors of all that cannot be read."""
+    items, causes, reasons = [], {}, {}
+    for k, read in enumerate(reads):
+        try:
+            items.append(read())
+        except WorkerFailure as error:
+            reasons[k], causes[k] = str(error), error.__cause__ or error
+        except Exception as error:
+            reasons[k], causes[k] = describe_error(error), error
+    if reasons:
+        raise UnreadableSamples(reasons, causes)
+    return items
