@@ -34,7 +34,7 @@ def test_slow_items_are_read_by_all_threads() -> None:
         for _ in range(2):  # the second batch by what the first one took
             names = [wait() for wait in ItemRequest(read_together(3), pool, pace).waits]
             assert len(set(names)) == 3
-            pace.seconds = 1.0
+            pace.note_batch(1.0, in_turn=False)
 
 
 def test_quick_items_are_read_by_one_thread() -> None:
@@ -43,16 +43,26 @@ def test_quick_items_are_read_by_one_thread() -> None:
 
     with Workers(3, "test") as pool:
         pace = Pace()
-        pace.seconds = 1e-6
+        pace.note_batch(1e-6, in_turn=False)
         assert len({wait() for wait in ItemRequest([read] * 50, pool, pace).waits}) == 1
 
 
-def test_the_pace_is_measured() -> None:
-    with Workers(2, "test") as pool:
-        pace = Pace()
-        for wait in ItemRequest([int] * 50, pool, pace).waits:
-            assert wait() == 0
-        assert 0 < pace.seconds < PATIENCE
+def test_slow_items_are_seldom_tried_by_one_thread() -> None:
+    """Together, threads that wait for a disk are quick."""
+    pace, trials = Pace(), []
+    for batch in range(1000):
+        in_turn = pace.is_quick
+        if in_turn:
+            trials.append(batch)
+        pace.note_batch(1e-3 if in_turn else 1e-5, in_turn)
+    assert trials == [1, 4, 9, 18, 35, 68, 133, 262, 519]
+
+
+def test_a_batch_that_was_held_up_is_not_the_last_word() -> None:
+    pace = Pace()
+    for seconds, in_turn, is_quick in ((1e-6, False, True), (1e-3, True, False), (1e-6, False, False), (1e-6, False, True), (1e-6, True, True)):
+        pace.note_batch(seconds, in_turn)
+        assert pace.is_quick is is_quick
 
 
 def test_errors_belong_to_their_items() -> None:

@@ -5,17 +5,20 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
+from ..._core.process.fork_locks import new_lock
 from ..._core.process.workers import Workers
 from ..._core.work.bad_samples import UnreadableSamples
 from ._activity import Activity
 from ._worker_processes import WorkerFailure, describe_error
 
-# Seconds. Below it one thread reads a whole batch, while others read the next ones: handing a number to a thread and back takes 10 us, more than
-# most data sets in memory need for an item, and threads that hold the GIL only wait for each other.
-_QUICK = 100e-6
+# Seconds. Items that take less are read by one thread at a time: handing the GIL from thread to thread takes 5 to 10 us, more than most data sets
+# in memory need for an item.
+_QUICK = 30e-6
+_MAX_PAUSE = 1 << 12
 
 
 class Result(NamedTuple):
@@ -26,13 +29,28 @@ class Result(NamedTuple):
 
 
 class Pace:
-    """How long an item takes, by the latest batch; unknown before the first one."""
+    """Whether items are so quick that one thread should read them.
 
-    seconds = float("inf")
+    Only a batch that one thread has read tells: several threads may be quick together because they wait at the same time. So one batch is tried,
+    and if its items were slow, the next trial comes after twice as many batches as the one before.
+    """
 
-    def choose_threads(self, available: int) -> int:
-        """Return how many of the available threads should read a batch."""
-        return 1 if self.seconds < _QUICK else available
+    def __init__(self) -> None:
+        self.is_quick = False
+        self.turn = new_lock()  # held by the thread that reads quick items
+        self._pause = self._left = 1  # batches between two trials; until the next one
+
+    def note_batch(self, seconds: float, in_turn: bool) -> None:
+        """Note the seconds that an item took on average, of a batch that one thread has read in its turn, or all of them."""
+        if in_turn:
+            self.is_quick = seconds < _QUICK
+            self._pause = self._left = 1 if self.is_quick else min(2 * self._pause, _MAX_PAUSE)
+        else:
+            self._left -= 1
+            self.is_quick = self._left <= 0 and seconds < _QUICK
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pace, ()  # locks cannot be pickled, and measurements belong to a process
 
 
 class ItemRequest:
@@ -50,13 +68,20 @@ class ItemRequest:
         self._results: list[Result | None] = [None] * len(reads)
         self._numbers = itertools.count()
         self._spans: list[tuple[float, float]] = []  # when each thread began and ended
-        threads = pool.max_workers if pace is None else pace.choose_threads(pool.max_workers)
-        self._runs: list[Future[None]] = [pool.submit(self._run) for _ in range(min(threads, len(reads)))]
+        self._in_turn = pace is not None and pace.is_quick
+        if pace is not None and self._in_turn:
+            self._runs: list[Future[None]] = [pool.submit(self._run_in_turn, pace.turn)]
+        else:
+            self._runs = [pool.submit(self._run) for _ in range(min(pool.max_workers, len(reads)))]
 
     @property
     def waits(self) -> list[Callable[[], Any]]:
         """Functions that wait for the items: each returns one, or raises its error."""
         return [partial(self._wait, k) for k in range(len(self._reads))]
+
+    def _run_in_turn(self, turn: AbstractContextManager[Any]) -> None:
+        with turn:
+            self._run()
 
     def _run(self) -> None:
         begin, count = time.perf_counter(), 0
@@ -90,7 +115,7 @@ class ItemRequest:
             self._runs = []
             if self._pace is not None and self._spans:
                 begins, ends = zip(*self._spans, strict=True)
-                self._pace.seconds = (max(ends) - min(begins)) * len(begins) / len(self._reads)
+                self._pace.note_batch((max(ends) - min(begins)) / len(self._reads), self._in_turn)
         result = self._results[k]
         assert result is not None
         if result.error is not None:
