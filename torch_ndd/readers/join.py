@@ -25,6 +25,8 @@ from ._waits import Waits, describe_slowest
 
 Missing = Literal["raise", "skip", "empty"]
 
+# Batches, by default: the left reader must not wait while its latest batch is joined.
+_READ_AHEAD = 3
 _THREADS = 2  # each waits for a batch of the left reader, then reads that of the right one
 
 
@@ -44,7 +46,8 @@ class Join(Reader):
         on: the name of the output of both with the keys: whole numbers, texts or bytes.
         missing: what to do with a sample of ``left`` whose key ``right`` does not have. ``"raise"`` RuntimeError. ``"skip"``: leave it out, and
             continue with the following samples, so that batches stay full. ``"empty"``: deliver no elements, or NaN for numbers of float types.
-        loader: Options of all readers, see :class:`LoaderOptions`. A sample that one of both cannot read is a bad sample.
+        loader: Options of all readers, see :class:`LoaderOptions`. A sample that one of both cannot read is a bad sample. By default
+            3 batches are read ahead.
 
     Raises:
         TypeError: a source that is not a reader or a map-style data set, or that can only be read from its beginning.
@@ -69,7 +72,7 @@ class Join(Reader):
         missing: Missing = "raise",
         **loader: Unpack[LoaderOptions],
     ) -> None:
-        super().__init__(max_batch_size, device, loader)
+        super().__init__(max_batch_size, device, {"prefetch_queue_depth": _READ_AHEAD, **loader})
         check_choice(self._op, "missing", missing, get_args(Missing), ValueError)
         self._brief, self._on, self._policy_of_missing = f"{brief(left)} and {brief(right)}, on={on!r}", on, missing
         self._left, self._right = (InnerSource(self._op, what, what, source) for what, source in (("left", left), ("right", right)))
