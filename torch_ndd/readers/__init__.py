@@ -4,8 +4,9 @@
 import warnings
 
 from .._core.work.bad_samples import BadSample
-from ._base import LoaderOptions, Reader
+from ._base import Reader
 from ._merge_states import merge_states
+from ._options import LoaderOptions
 from ._state import ReaderState
 from .caffe import Caffe, Caffe2
 from .coco import COCO

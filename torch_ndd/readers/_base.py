@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base class of all readers: epochs, order, shards, padding, read-ahead, bad samples and state."""
+"""The base class of all readers: options, epochs, order, bad samples, states, and the protocols of DALI and PyTorch."""
 
 import base64
 import inspect
 import json
 import operator
-import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import get_worker_info
 
 from .._core import native
 from .._core.context.context import EvalContext
@@ -22,20 +21,16 @@ from .._core.context.states import parse_state, whole
 from .._core.process.fork_locks import new_reentrant_lock
 from .._core.process.limits import max_sample_bytes
 from .._core.suggestions import check_choice, similar
-from .._core.values.batch import Batch
 from .._core.values.html import table
 from .._core.values.tensor import Tensor
 from .._core.work.bad_samples import ON_ERROR, BadSample, LeftOut, OnError, UnreadableSamples
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
-from ._keys import Keys
-from ._options import LoaderOptions as LoaderOptions
-from ._options import check_init_arguments, with_options
+from ._options import LoaderOptions, check_init_arguments, with_options
 from ._order import Blocks, Order, Position, shard_of_pass
+from ._read_ahead import ReadAhead, replace_bad, take
+from ._sample_source import SampleSource
 from ._state import ReaderState, State, decode_state, encode_state
-
-Outputs = tuple[Any, ...] | dict[str, Any]
-
 
 _NO_CONTEXT = nullcontext()
 MAX_AHEAD = 1000  # batches
@@ -44,32 +39,7 @@ MAX_PASSES = 10_000  # that one batch may span: searching them takes half a seco
 MAX_ERRORS = 10_000
 
 
-class Ahead(NamedTuple):
-    """A request for a batch, read ahead."""
-
-    key: tuple[Blocks | None, Position, int, int]  # walk, position, number of samples, and the process whose threads read them
-    after: Position
-    samples: np.ndarray
-    request: Any
-
-
-def replace_bad(rows: np.ndarray, bad: list[int], good: np.ndarray, groups_of: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """Return rows in which good ones take the places of bad ones: of the same group if there are any, else of all groups.
-
-    >>> replace_bad(np.array([10, 11, 20, 21]), [1, 3], np.array([10, 20]), lambda rows: rows // 10)
-    array([10, 10, 20, 20])
-    """
-    rows = rows.copy()
-    groups, groups_of_good = groups_of(rows), groups_of(good)
-    for group in np.unique(groups[bad]):
-        places = np.asarray(bad)[groups[bad] == group]
-        alike = good[groups_of_good == group]
-        # np.resize repeats the good rows until every bad place is filled.
-        rows[places] = np.resize(alike if len(alike) else good, len(places))
-    return rows
-
-
-class Reader(IterableDataset):
+class Reader(SampleSource):
     """A data set as a sequence of epochs. Subclasses define which samples there are and how to read them.
 
     A reader has two protocols. In DALI's, :meth:`next_epoch` yields full batches, and an epoch continues where the last one ended, even in the middle
@@ -80,10 +50,6 @@ class Reader(IterableDataset):
 
     # The keyword options that __init__ accepts; __init_subclass__ finds them in its annotations.
     _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)
-    _brief = ""
-    """The source in a few words."""
-    _can_change = False
-    """Whether the source may change between epochs: samples are then counted again, and nothing is read before the epoch begins."""
     _needs: Mapping[str, str | bytes | None] = {}  # paths that must exist, by argument
 
     def __init__(self, max_batch_size: int | None, device: DeviceLike, options: LoaderOptions) -> None:
@@ -92,11 +58,8 @@ class Reader(IterableDataset):
         if unknown:
             known = (*self._option_names, *type(self).__signature__.parameters)  # type: ignore[attr-defined]
             raise TypeError(f"{self._op}: got an unexpected keyword argument {unknown[0]!r}{similar(unknown[0], known)}")
-        try:
-            on_cpu = not str(device).startswith(("gpu", "cuda")) and torch_device(device).type == "cpu"
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"{self._op}: {error}") from None
-        if not on_cpu:
+        # A GPU is named as the problem where there is none, too.
+        if str(device).startswith(("gpu", "cuda")) or torch_device(device, self._op).type != "cpu":
             raise ValueError(f"{self._op}: Invalid device {device!r}: the reader supports only the CPU")
         self.max_batch_size = max_batch_size
         self.num_shards = self._read_int(options, "num_shards", 1)
@@ -128,7 +91,7 @@ class Reader(IterableDataset):
         self._whole: tuple[Order, Order] | None = None  # an order, and that of all its shards
         self._size: int | None = None  # of the data set, once scanned
         self._resumed = False  # a state was restored: the next loop of PyTorch's protocol yields the rest of its epoch
-        self._ahead: deque[Ahead] = deque()
+        self._ahead = ReadAhead()
         self._loop: object = None  # identity of the latest loop of PyTorch's protocol
         self._lock = new_reentrant_lock()
 
@@ -142,78 +105,12 @@ class Reader(IterableDataset):
         if "__init__" in cls.__dict__:
             cls.__init__ = check_init_arguments(cls.__init__, own)
 
-    # Hooks of subclasses; loaders and pipelines call them too. See README.md for all internal names.
-
-    def scan(self) -> int:
-        """Find the samples and return their number. Raise RuntimeError on failure; the next step then scans again.
-
-        :meta private:
-        """
-        raise NotImplementedError
-
-    def _source(self, sample: int) -> str:
-        """Return the path or name of a sample, for messages."""
-        raise NotImplementedError
-
-    def start(self, samples: np.ndarray) -> Any:
-        """Start reading the samples without waiting, and return a request for :meth:`finish`.
-
-        :meta private:
-        """
-        raise NotImplementedError
-
-    def start_heads(self, samples: np.ndarray, size: int) -> Any:
-        """Start reading the samples like :meth:`start`, but of files possibly no more than the first ``size`` bytes.
-
-        :meta private:
-        """
-        return self.start(samples)
-
-    def finish(self, request: Any, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
-        """Wait for a request of :meth:`start` and return its batches. Raise UnreadableSamples for samples that cannot be read.
-
-        :meta private:
-        """
-        raise NotImplementedError
-
-    def read_samples(self, samples: np.ndarray) -> tuple[Batch, ...] | dict[str, Batch]:
-        """Read samples and wait for them; on the calling thread where one thread reads a batch. Raise UnreadableSamples like :meth:`finish`.
-
-        :meta private:
-        """
-        return self.finish(self.start(samples), samples)
-
-    def read_matching(self, column: str, keys: Keys, samples: np.ndarray) -> dict[str, Batch] | None:
-        """Return the outputs of samples without ``column``, if that has these keys; None where this is no faster than :meth:`read_samples`.
-
-        None also if a key differs, a sample is missing (negative) or cannot be read.
-
-        :meta private:
-        """
-        return None
-
-    def expect_random_order(self) -> None:
-        """Prepare for another reader that will take samples in random order.
-
-        :meta private:
-        """
-
-    def list_labels(self) -> np.ndarray | None:
-        """Return the label of each sample, (N,), if they are known without reading the samples.
-
-        :meta private:
-        """
-        return None
-
     def narrow(self, column: str) -> "Reader":
         """Return a reader of the same samples with this output only, if they can be read in part; else this one.
 
         :meta private:
         """
         return self
-
-    def _begin_source(self) -> None:
-        """Prepare a source that can change for an epoch."""
 
     # Epochs.
 
@@ -381,21 +278,6 @@ class Reader(IterableDataset):
         with self._lock:
             return encode_state(self._state._replace(position=Position(self._state.position.passes), history=(), errors=0), 1, 0, self._shuffled)
 
-    def list_costs(self, column: str) -> np.ndarray:
-        """Return a number for each sample, (N,) or (N, k), without reading the samples. NaN stands for a missing one.
-
-        Raise ValueError unless the source has such numbers under this name.
-
-        :meta private:
-        """
-        raise ValueError(
-            f"{self._op}: it has no column {column!r} of numbers to plan batches with; compute them with batches.measure, or pass an array"
-        )
-
-    def _customize_order(self, order: Order) -> Order:
-        """Return the order to use; subclasses may replace it."""
-        return order
-
     def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None, left: int = 0) -> Any:
         """Return the next batch or sample of the endless sequence or, with ``walk``, of this pass; None at its end.
 
@@ -407,34 +289,11 @@ class Reader(IterableDataset):
             if not walk and count > MAX_PASSES * max(1, order.size // order.num_shards):
                 raise ValueError(f"{self._op}: batch_size {count} is more than {MAX_PASSES} passes over the {order.size // order.num_shards} samples")
             self._started = True
-            ahead, position = self._ahead, self._state.position
+            position = self._state.position
             # In PyTorch's protocol a pass ends for this worker; DALI's protocol goes on into the next pass.
             if walk and not len(order.rest(position, 1, walk)):
                 return None
-            process = os.getpid()
-            # Requests of another position or batch size are useless; those of a parent process have no threads here.
-            if ahead and ahead[0].key != (walk, position, count, process):
-                ahead.clear()
-            try:
-                # One more than the depth: the batch to deliver now, and those read ahead of it.
-                while len(ahead) <= self._depth:
-                    if ahead:
-                        # Continue from the last request, which may already lie in the next pass.
-                        position = ahead[-1].after
-                        ended = walk and not len(order.rest(position, 1, walk))
-                        if self._can_change and (ended if walk else len(ahead) > left):
-                            break
-                        if ended:
-                            position = Position(position.passes + 1)
-                    # `walk` stays in one pass, `take` crosses into the next one to fill the batch.
-                    samples, after = _take(order, position, count, walk)
-                    if not len(samples):  # a worker that has no block
-                        break
-                    ahead.append(Ahead((walk, position, count, process), after, samples, self.start(samples)))
-                outputs, after, drawn = self._finish_oldest(ahead, walk)
-            except BaseException:  # also Ctrl-C: a half-finished request cannot be finished twice
-                ahead.clear()
-                raise
+            outputs, after, drawn = self._ahead.read_next(self, order, position, count, walk, left)
             # Only after delivery, so that a state never counts a batch that was merely read ahead.
             self._state = self._state.moved_to(after, drawn)
             if walk and outputs is not None:
@@ -442,39 +301,6 @@ class Reader(IterableDataset):
         if outputs is None or batch_size is not None:
             return outputs
         return self._first(outputs)
-
-    def _first(self, outputs: Any) -> Any:
-        """Return the first sample of the outputs."""
-        return {name: batch.nth(0) for name, batch in outputs.items()} if isinstance(outputs, dict) else tuple(batch.nth(0) for batch in outputs)
-
-    def _finish_oldest(self, ahead: deque[Ahead], walk: Blocks | None) -> tuple[Outputs | None, Position, int]:
-        """Return the oldest batch, the position after it, and how many samples replaced bad ones."""
-        assert self._order is not None
-        _, after, samples, request = ahead[0]
-        count, drawn, failed = len(samples), 0, 0
-        following = after  # where to look for replacements if the whole batch is bad
-        while len(samples):
-            try:
-                outputs = self.finish(request, samples)
-                ahead.popleft()
-                return outputs, after, drawn
-            except UnreadableSamples as bad:
-                policy = "skip" if isinstance(bad, LeftOut) else self._on_error
-                reasons = bad.reasons
-                found = self._note_bad(samples, bad)
-            failed += len(found)
-            # Without this bound a data set of only bad samples would be searched forever.
-            if failed > self._order.size + count:
-                raise RuntimeError(f"{self._op}: none of the {self._order.size} samples can be read; the last one: {found.popitem()[1]}")
-            good = samples[~np.isin(samples, list(found))]
-            samples, after, following, more = self._substitute(policy, samples, sorted(reasons), good, after, following, walk)
-            drawn += more
-            while more and len(ahead) > 1:  # the substitutes were taken from what was read ahead
-                ahead.pop()
-            request = self.start(samples)
-        # Bad samples were skipped up to the end of the pass: their request is still the first in the queue.
-        ahead.clear()
-        return None, after, drawn
 
     def _note_bad(self, samples: np.ndarray, bad: UnreadableSamples) -> dict[int, str]:
         """Record samples that could not be read, and return the reasons by their numbers. Raise RuntimeError with ``on_error="raise"``."""
@@ -506,17 +332,13 @@ class Reader(IterableDataset):
             The samples, both positions, and how many samples were taken from those after the batch.
         """
         if policy == "skip":
-            more, after = _take(self._order, after, len(samples) - len(good), walk)  # type: ignore[arg-type]
+            more, after = take(self._order, after, len(samples) - len(good), walk)  # type: ignore[arg-type]
             return np.concatenate([good, more]), after, following, len(samples) - len(good)
         if not len(good):
             # The whole batch is bad. `after` stays, because all ranks must count the same positions; only the search moves on.
             samples, following = self._order.take(following, len(samples))  # type: ignore[union-attr]
             return samples, after, following, 0
         return replace_bad(samples, bad, good, self._replacement_groups), after, following, 0
-
-    def _replacement_groups(self, samples: np.ndarray) -> np.ndarray:
-        """Return a number for each sample; a bad one is replaced by one with the same number if possible."""
-        return np.zeros(len(samples), np.int64)
 
     def note_errors(self, errors: Iterable[BadSample]) -> None:
         """Add to :attr:`errors`.
@@ -730,14 +552,6 @@ class Reader(IterableDataset):
         """
         return samples < batch_size
 
-    def describe_bottleneck(self) -> tuple[str, str]:
-        """Return what a loader waits for, and advice on how to speed it up.
-
-        :meta private:
-        """
-        fewer = "from fewer and larger files (readers.Webdataset, readers.TFRecord), or from a faster disk"
-        return "files", f"read further ahead (prefetch_queue_depth), {fewer}"
-
     def count_batches_left(self, batch_size: int | None, drop_last: bool = False) -> int:
         """Return the number of batches in the rest of this epoch.
 
@@ -748,7 +562,7 @@ class Reader(IterableDataset):
     def __getstate__(self) -> dict[str, Any]:
         # Requests belong to threads of this process, and locks cannot be pickled.
         with self._lock:
-            return {**self.__dict__, "_ahead": deque(), "_lock": None}
+            return {**self.__dict__, "_ahead": ReadAhead(), "_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -782,7 +596,3 @@ def _is_begun(state: State) -> bool:
     """Return whether any sample of this pass was delivered."""
     # Positions count from zero in every division of a pass, so the earlier divisions count too.
     return state.position.offset > 0 or any(count if isinstance(count, int) else any(count) for _, count in state.history)
-
-
-def _take(order: Order, position: Position, count: int, walk: Blocks | None) -> tuple[np.ndarray, Position]:
-    return order.take(position, count) if walk is None else order.walk(position, count, walk)

@@ -21,10 +21,7 @@ from ._summary import source_of
 
 def find_target(op: str, device: DeviceLike) -> torch.device:
     """Return the device of a reader's outputs, the CPU or a GPU. Raise the errors of :func:`torch_device` with the name of the reader."""
-    try:
-        target = torch_device(device)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise type(error)(f"{op}: {error}") from None
+    target = torch_device(device, op)
     if target.type not in ("cpu", "cuda"):
         raise ValueError(f"{op}: Invalid device {device!r}: must be the CPU or a GPU")
     return target

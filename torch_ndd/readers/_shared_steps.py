@@ -13,8 +13,9 @@ from torch.utils.data import get_worker_info
 from typing_extensions import override
 
 from .._core.context.states import check_state, equal, keys, whole
-from ._base import Outputs, Reader, replace_bad
+from ._base import Reader
 from ._order import ALL_BLOCKS, Blocks, Order, Position
+from ._read_ahead import Outputs, replace_bad
 from ._state import BLOCKS, State
 from .dataset._items import first_sample
 

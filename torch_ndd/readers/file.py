@@ -17,7 +17,8 @@ from .._core.context.device import DeviceLike
 from .._core.process.files import open_text
 from .._core.values.batch import Batch, new_batch
 from ..io._urls import list_names, read_all
-from ._base import LoaderOptions, Reader
+from ._base import Reader
+from ._options import LoaderOptions
 from ._ranges.file_lists import FileArguments, whole_files
 from ._ranges.ranges import Path, Ranges, Sources, pack_paths
 

@@ -15,10 +15,11 @@ from .._core.process.workers import Workers
 from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, new_batch, ragged_batch
 from .._core.work.bad_samples import LeftOut, UnreadableSamples
-from ._base import LoaderOptions, Reader
+from ._base import Reader
 from ._columns import find_column, read_column
 from ._key_table import KeyTable
 from ._keys import Keys, keys_of
+from ._options import LoaderOptions
 from ._sources.inner import InnerSource
 from ._summary import brief
 from ._waits import Waits, describe_slowest

@@ -12,8 +12,9 @@ from .._core import native
 from .._core.context.device import DeviceLike
 from .._core.values.batch import Batch, new_batch
 from .._core.work.bad_samples import UnreadableSamples
-from ._base import LoaderOptions, Reader
+from ._base import Reader
 from ._labels import class_number
+from ._options import LoaderOptions
 from ._ranges.ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
 from ._ranges.records import RECORDIO, columns, record_ranges, refuse
 from ._ranges.remote import native_request

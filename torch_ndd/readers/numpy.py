@@ -19,8 +19,7 @@ from .._core.values.tensor import Tensor
 from .._core.work.bad_samples import UnreadableSamples
 from ..ops.geometry._crop_window import Policy
 from . import _gds
-from ._base import LoaderOptions
-from ._options import find_target
+from ._options import LoaderOptions, find_target
 from ._ranges.file_lists import FileArguments
 from ._ranges.ranges import NativeRequest, Path, Ranges, Sources
 from ._ranges.remote import RemoteRanges, native_request

@@ -214,8 +214,16 @@ def device(obj: DeviceLike | None, id: int | None = None) -> Device | None:
     return Device(obj.type, obj.index)
 
 
-def torch_device(device_: DeviceLike) -> torch.device:
-    """Return the torch device of a name, a ``Device`` or a torch device. Raise :func:`device`'s errors, RuntimeError without a usable GPU."""
+def torch_device(device_: DeviceLike, op: str | None = None) -> torch.device:
+    """Return the torch device of a name, a ``Device`` or a torch device.
+
+    Raise :func:`device`'s errors, RuntimeError without a usable GPU; they name ``op`` if it is given.
+    """
+    if op is not None:
+        try:
+            return torch_device(device_)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise type(error)(f"{op}: {error}") from None
     # Devices that torch knows without CUDA.
     if isinstance(device_, torch.device) and device_.type in ("cpu", "meta"):
         return device_ if device_.type == "meta" else CPU

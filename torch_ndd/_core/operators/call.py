@@ -359,11 +359,7 @@ def _check_on_host(op: Operator, values: Sequence[Operand | None]) -> None:
 def _find_target(op: str, values: Sequence[Operand | None], device: DeviceLike | None) -> torch.device:
     """Return the requested device, by default that of the inputs."""
     if device is not None:
-        try:
-            target = torch_device(device)
-        except (TypeError, ValueError, RuntimeError) as error:
-            raise type(error)(f"{op}: {error}") from None
-        return target
+        return torch_device(device, op)
     target = CPU
     for value in values:
         if value is not None and value.buffer.device != CPU:

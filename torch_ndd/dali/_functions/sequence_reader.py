@@ -14,7 +14,8 @@ from ..._core.context.device import DeviceLike
 from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import list_names
-from ...readers._base import LoaderOptions, Reader
+from ...readers._base import Reader
+from ...readers._options import LoaderOptions
 from ...readers._ranges.file_lists import whole_files
 from ...readers._ranges.ranges import Path, Ranges, Sources, pack_paths
 from .. import types

@@ -7,8 +7,9 @@ import numpy as np
 
 from ..._core.work.bad_samples import BadSample, LeftOut, UnreadableSamples
 from ...io._limits import using
-from .._base import Reader, replace_bad
+from .._base import Reader
 from .._order import Position
+from .._read_ahead import replace_bad
 from ..dataset import Dataset
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from typing_extensions import Unpack, override
 
 from ..._core.context.device import DeviceLike
-from .._base import LoaderOptions
 from .._labels import class_number
+from .._options import LoaderOptions
 from .._ranges.ranges import Path
 from ._lmdb import LmdbReader
 from ._protobuf import BYTES, FIXED32, fields, int32, packed_float, packed_int32

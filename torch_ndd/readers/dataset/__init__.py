@@ -15,7 +15,7 @@ from typing_extensions import Unpack, override
 from ..._core.context.device import DeviceLike
 from ..._core.process.workers import Workers
 from ..._core.work.sources import Sources
-from .._base import LoaderOptions
+from .._options import LoaderOptions
 from .._order import Order
 from .._threads import READING_THREADS, ThreadedReader
 from ._activity import Activity

@@ -11,7 +11,7 @@ from typing_extensions import Unpack, override
 from ..._core.context.device import DeviceLike
 from ..._core.context.states import whole
 from ..._core.values.batch import Batch
-from .._base import LoaderOptions
+from .._options import LoaderOptions
 from .._sources.choice import OfTorch, shard_of_stream, with_order
 from .._threads import BatchThreadsReader
 from ..parquet._columns import Column, known_columns, number_type, select_columns, table_to_batches

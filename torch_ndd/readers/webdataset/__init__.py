@@ -19,7 +19,8 @@ from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import read_all
-from .._base import LoaderOptions, Reader
+from .._base import Reader
+from .._options import LoaderOptions
 from .._ranges.ranges import Path, Ranges, Sources, address_of, as_paths, pack_paths, packed_batch
 from .._ranges.records import TAR, refuse, scan
 from .._ranges.remote import ranges_of
