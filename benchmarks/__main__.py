@@ -4,15 +4,61 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import re
 import sys
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
+
+HELP = {
+    "images": "how many images to write",
+    "rounds": "how often everything is measured",
+    "steps": "batches a round",
+    "batches": "batches to run",
+    "samples": "samples to plan",
+    "milliseconds": "length of one measurement",
+    "seconds-each": "length of one measurement",
+}
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run one benchmark; the exit status is 1 when torch_ndd itself failed in it."""
+class Suite(NamedTuple):
+    """A benchmark on the command line."""
+
+    help: str
+    defaults: dict[str, float]
+    """Of the options that have a number; :data:`HELP` describes them."""
+    module: str | None = None
+    """On the CPU, if it has another name than the suite; empty if it needs a GPU."""
+    gpu_module: str = ""
+
+
+SUITES = {
+    "main": Suite("JPEG files to normalized training batches", {"images": 1024, "rounds": 7, "steps": 12}, "main_job", "main_job"),
+    "recipes": Suite("transforms of torchvision and timm, against their DataLoader", {"images": 512, "rounds": 5, "steps": 4}),
+    "large": Suite("JPEGs of 12 megapixels to 224x224, in batches of 8", {"images": 16, "rounds": 5, "steps": 3}),
+    "ops": Suite("every operator on 16 VGA photographs", {"rounds": 7, "milliseconds": 40.0}, gpu_module="cuda.ops"),
+    "unusual": Suite("operators with unusual arguments and inputs, against DALI", {"rounds": 5, "milliseconds": 15.0}),
+    "torchvision": Suite("functionals of torch_ndd.torchvision.v2 against torchvision's, on a stacked batch", {"rounds": 5, "milliseconds": 20.0}),
+    "tokens": Suite("processors of transformers, timm and Albumentations, sizes, patches and crops", {"rounds": 7}),
+    "training": Suite("the loader beside a model: waiting, states, memory", {"images": 1024, "steps": 100, "batches": 20_000}),
+    "compiled": Suite("chains of operators with torch.compile and without", {"rounds": 7, "milliseconds": 40.0}, gpu_module="cuda.compiled"),
+    "readers": Suite("readers and the image decoder alone", {"images": 1024, "rounds": 7, "steps": 40}),
+    "host": Suite("what 50 repeated calls on a GPU cost the host, measured without one (needs nvcc)", {"rounds": 4}, "cuda.host"),
+    "robots": Suite("readers.LeRobot against torchcodec in a DataLoader", {"rounds": 5, "steps": 8}),
+    "mixing": Suite("several data sets of numbers as one, against Grain and torch's samplers", {"rounds": 7, "steps": 100}),
+    "serving": Suite("one encoded photograph at a time, beside torchvision", {"images": 200, "rounds": 5}),
+    "graph": Suite("a chain of operators as a CUDA graph (--device cuda)", {"rounds": 7}, "", "cuda.graph"),
+    "joins": Suite("an archive of photographs joined with a table of captions, beside both alone", {"images": 2048, "rounds": 7, "steps": 24}),
+    "formats": Suite("decoding each kind of file, also on a GPU, against DALI", {"images": 256, "rounds": 5, "steps": 6}, gpu_module="formats"),
+    "memory": Suite("device memory over many ragged batches (--device cuda)", {"batches": 10_000}, "", "cuda.memory"),
+    "batches": Suite("batches by cost, beside the samplers of torch, Lhotse and Grain", {"samples": 65536, "images": 512}),
+    "cores": Suite("how busy the threads are: measured here, computed for up to 192", {"images": 512, "rounds": 5, "seconds-each": 0.7}),
+}
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     suites = parser.add_subparsers(dest="suite", required=True)
     common = argparse.ArgumentParser(add_help=False)
@@ -23,83 +69,25 @@ def main(arguments: list[str] | None = None) -> int:
     common.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where operators run: main, ops, compiled")
     common.add_argument("--seconds", type=float, default=float("inf"), help="with --device cuda: ops and compiled leave out what does not fit")
     common.add_argument("--json", type=Path, metavar="FILE", help="store the figures")
-    job = suites.add_parser("main", parents=[common], help="JPEG files to normalized training batches")
-    job.add_argument("--path", help="folder of JPEGs; without it, photographs out of PyPI packages are written to a temporary folder")
-    job.add_argument("--images", type=int, default=1024, help="how many JPEGs to write")
-    job.add_argument("--rounds", type=int, default=7)
-    job.add_argument("--steps", type=int, default=12, help="batches a round")
-    whole = suites.add_parser("recipes", parents=[common], help="transforms of torchvision and timm, against their DataLoader")
-    whole.add_argument("--images", type=int, default=512, help="how many JPEGs to write")
-    whole.add_argument("--rounds", type=int, default=5)
-    whole.add_argument("--steps", type=int, default=4, help="batches a round")
-    large = suites.add_parser("large", parents=[common], help="JPEGs of 12 megapixels to 224x224")
-    large.add_argument("--images", type=int, default=16, help="how many JPEGs to write")
-    large.add_argument("--rounds", type=int, default=5)
-    large.add_argument("--steps", type=int, default=3, help="batches of 8 a round")
-    operators = suites.add_parser("ops", parents=[common], help="every operator on 16 VGA photographs")
-    operators.add_argument("--against", type=re.compile, metavar="REGEX", help="only competitors that match")
-    operators.add_argument("--cold", action="store_true", help="single calls of torch_ndd and DALI, each with other data in the caches")
-    operators.add_argument("--rounds", type=int, default=7)
-    operators.add_argument("--milliseconds", type=float, default=40, help="length of one measurement")
-    unusual_ones = suites.add_parser("unusual", parents=[common], help="operators with unusual arguments and inputs, against DALI")
-    unusual_ones.add_argument("--rounds", type=int, default=5)
-    unusual_ones.add_argument("--milliseconds", type=float, default=15, help="length of one measurement")
-    mirror = suites.add_parser(
-        "torchvision", parents=[common], help="functionals of torch_ndd.torchvision.v2 against torchvision's, on a stacked batch"
-    )
-    mirror.add_argument("--rounds", type=int, default=5)
-    mirror.add_argument("--milliseconds", type=float, default=20, help="length of one measurement")
-    models = suites.add_parser("tokens", parents=[common], help="processors of transformers, timm and Albumentations, sizes, patches and crops")
-    models.add_argument("--rounds", type=int, default=7)
-    training = suites.add_parser("training", parents=[common], help="the loader beside a model: waiting, states, memory")
-    training.add_argument("--images", type=int, default=1024, help="how many JPEGs to write")
-    training.add_argument("--steps", type=int, default=100, help="batches of a measurement")
-    training.add_argument("--batches", type=int, default=20_000, help="batches of the soak")
-    chains = suites.add_parser("compiled", parents=[common], help="chains of operators with torch.compile and without")
-    chains.add_argument("--first", action="store_true", help="also the seconds of the first compilation of each chain")
-    chains.add_argument("--rounds", type=int, default=7)
-    chains.add_argument("--milliseconds", type=float, default=40, help="length of one measurement")
-    reading = suites.add_parser("readers", parents=[common], help="readers and the image decoder alone")
-    reading.add_argument("--images", type=int, default=1024, help="how many JPEGs and arrays to write")
-    reading.add_argument("--rounds", type=int, default=7)
-    reading.add_argument("--steps", type=int, default=40, help="batches a round")
-    host = suites.add_parser("host", parents=[common], help="what calls on a GPU cost the host, measured without one (needs nvcc)")
-    host.add_argument("--rounds", type=int, default=4, help="times 50 repeated calls")
-    robots = suites.add_parser("robots", parents=[common], help="readers.LeRobot against torchcodec in a DataLoader")
-    robots.add_argument("--rounds", type=int, default=5)
-    robots.add_argument("--steps", type=int, default=8, help="batches a round")
-    mixing_job = suites.add_parser("mixing", parents=[common], help="several data sets of numbers as one, against Grain and torch's samplers")
-    mixing_job.add_argument("--rounds", type=int, default=7)
-    mixing_job.add_argument("--steps", type=int, default=100, help="batches a round")
-    latency = suites.add_parser("serving", parents=[common], help="one encoded photograph at a time, beside torchvision")
-    latency.add_argument("--images", type=int, default=200, help="how many JPEGs to write")
-    latency.add_argument("--rounds", type=int, default=5)
-    graph = suites.add_parser("graph", parents=[common], help="a chain of operators as a CUDA graph (--device cuda)")
-    graph.add_argument("--rounds", type=int, default=7)
-    joining = suites.add_parser("joins", parents=[common], help="an archive of photographs joined with a table of captions, beside both alone")
-    joining.add_argument("--images", type=int, default=2048, help="how many JPEGs to write")
-    joining.add_argument("--rounds", type=int, default=7)
-    joining.add_argument("--steps", type=int, default=24, help="batches a round")
-    kinds = suites.add_parser("formats", parents=[common], help="decoding each kind of file, also on a GPU, against DALI")
-    kinds.add_argument("--images", type=int, default=256, help="how many photographs to write in each format")
-    kinds.add_argument("--rounds", type=int, default=5)
-    kinds.add_argument("--steps", type=int, default=6, help="batches a round")
-    memory = suites.add_parser("memory", parents=[common], help="device memory over many ragged batches (--device cuda)")
-    memory.add_argument("--batches", type=int, default=10_000)
-    planning = suites.add_parser("batches", parents=[common], help="batches by cost, beside the samplers of torch, Lhotse and Grain")
-    planning.add_argument("--samples", type=int, default=65536)
-    planning.add_argument("--images", type=int, default=512, help="how many JPEGs to write")
-    many = suites.add_parser("cores", parents=[common], help="how busy the threads are: measured here, computed for up to 192")
-    many.add_argument("--images", type=int, default=512, help="how many JPEGs to write")
-    many.add_argument("--rounds", type=int, default=5)
-    many.add_argument("--seconds-each", type=float, default=0.7, help="length of one measurement")
+    parsers = {}
+    for name, suite in SUITES.items():
+        parsers[name] = suites.add_parser(name, parents=[common], help=suite.help)
+        for option, default in suite.defaults.items():
+            parsers[name].add_argument(f"--{option}", type=type(default), default=default, help=HELP[option])
+    parsers["main"].add_argument("--path", help="folder of JPEGs; without it, photographs out of PyPI packages are written to a temporary folder")
+    parsers["ops"].add_argument("--against", type=re.compile, metavar="REGEX", help="only competitors that match")
+    parsers["ops"].add_argument("--cold", action="store_true", help="single calls of torch_ndd and DALI, each with other data in the caches")
+    parsers["compiled"].add_argument("--first", action="store_true", help="also the seconds of the first compilation of each chain")
     pages = suites.add_parser("report", help="write files of --json and the tests' --junitxml into the page of their machine")
     pages.add_argument("files", type=Path, nargs="+")
     pages.add_argument("--folder", type=Path, help="where to write it, by default benchmarks/results")
-    options = parser.parse_args(arguments)
+    return parser
 
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one benchmark; the exit status is 1 when torch_ndd itself failed in it."""
     try:
-        return run(options)
+        return run(build_parser().parse_args(arguments))
     except ModuleNotFoundError as error:
         print(f"{error}: the benchmarks need `pip install .[bench]`", file=sys.stderr)
         return 2
@@ -113,67 +101,27 @@ def run(options: argparse.Namespace) -> int:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", str(options.threads))
     from rich.console import Console
 
-    from . import (
-        _report,
-        _results,
-        batches,
-        compiled,
-        cores,
-        formats,
-        joins,
-        large,
-        main_job,
-        mixing,
-        ops,
-        readers,
-        recipes,
-        robots,
-        serving,
-        tokens,
-        torchvision,
-        training,
-        unusual,
-    )
+    from . import _report, _results
 
     console = Console()
     if options.suite == "report":
         console.print(f"written to {_results.write_page(options.files, options.folder or _results.FOLDER)}")
         return 0
-    suites: dict[str, Any] = {
-        **{"main": main_job, "ops": ops, "recipes": recipes, "unusual": unusual, "torchvision": torchvision, "tokens": tokens},
-        **{
-            "compiled": compiled,
-            "large": large,
-            "readers": readers,
-            "training": training,
-            "cores": cores,
-            "formats": formats,
-            "batches": batches,
-            "mixing": mixing,
-            "joins": joins,
-            "robots": robots,
-            "serving": serving,
-        },
-    }
-    if options.suite == "host":
-        from .cuda import host as host_calls
-
-        suites["host"] = host_calls
+    suite = SUITES[options.suite]
+    module = options.suite if suite.module is None else suite.module
     if options.device == "cuda":
         import torch
-
-        from . import cuda
 
         if not torch.cuda.is_available():
             console.print("--device cuda: torch sees no GPU", style="red")
             return 2
-        suites = {"main": main_job, "ops": cuda.ops, "compiled": cuda.compiled, "graph": cuda.graph, "memory": cuda.memory, "formats": formats}
-    if options.suite not in suites:
+        module = suite.gpu_module
+    if not module:
         console.print(f"{options.suite} does not run with --device {options.device}", style="red")
         return 2
     facts = _report.environment(options.threads, options.device)
     _report.print_environment(console, facts)
-    report = suites[options.suite].run(options, console)
+    report = importlib.import_module(f".{module}", __package__).run(options, console)
     if options.json is not None:
         _report.write_json(options.json, {"suite": options.suite, "environment": facts, **report})
         console.print(f"written to {options.json}")

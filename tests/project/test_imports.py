@@ -17,7 +17,7 @@ ROOT = Path(ndd.__file__).parent
 
 # From the bottom to the top. A module imports from its own layer and those below.
 LAYERS = (
-    ("_core.process.files", "_core.suggestions", "_core.version", "_show"),
+    ("_core.optional", "_core.process.files", "_core.suggestions", "_core.version", "_show"),
     ("types",),
     ("_core", "_core.native"),
     ("_core.process",),

@@ -9,6 +9,7 @@ from __future__ import annotations
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
+from .._core.optional import import_optional
 from ._grid import grid
 from ._saving import save_picture
 from ._tiles import next_batch, tiles
@@ -58,10 +59,7 @@ def show(
         ImportError: Pillow is not installed (``pip install torch_ndd[demo]``).
         ValueError: there are no samples, something is none of the above, or the number of labels, boxes or masks is not that of the samples.
     """
-    try:
-        import PIL  # noqa: F401
-    except ImportError as error:
-        raise ImportError("show needs Pillow: pip install torch_ndd[demo]") from error
+    import_optional("PIL", "show needs Pillow", "demo", ImportError)
     value, found = next_batch(value)
     labels = found if labels is None else labels
     pictures = tiles(value, boxes=boxes, masks=masks, sample_rate=sample_rate)

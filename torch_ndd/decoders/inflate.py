@@ -3,7 +3,6 @@
 
 import ctypes
 import functools
-import importlib
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -14,6 +13,7 @@ import torch
 from .._core.context.pools import get_num_threads
 from .._core.operators.arguments import VaryingShape
 from .._core.operators.operator import DeviceLike, ShapeArg, T, launch
+from .._core.optional import import_optional
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch, empty_packed
 from .._core.values.tensor import check_layout
@@ -201,19 +201,13 @@ def _find_inflate(op: str, algorithm: Any) -> _Inflate:
         return _find_zstd(op)
     if name != "lz4":
         return functools.partial(_zlib, _WINDOW_BITS[name])
-    try:
-        block = importlib.import_module("lz4.block")
-    except ImportError:
-        raise RuntimeError(f"{op}: the package lz4 is not installed: pip install torch_ndd[lz4]") from None
+    block = import_optional("lz4.block", f"{op}: the package lz4 is not installed", "lz4")
     return lambda data, size: block.decompress(data, uncompressed_size=size)
 
 
 def _find_zstd(op: str) -> _Inflate:
     # Not the package zstandard, which allocates whatever size a frame claims to have.
-    try:
-        codec = importlib.import_module("pyarrow").Codec("zstd")
-    except ImportError:
-        raise RuntimeError(f"{op}: the package pyarrow is not installed: pip install torch_ndd[parquet]") from None
+    codec = import_optional("pyarrow", f"{op}: the package pyarrow is not installed", "parquet").Codec("zstd")
 
     def inflate_frames(data: memoryview, size: int) -> bytes:
         try:

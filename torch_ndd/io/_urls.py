@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 from urllib.parse import unquote
 
+from .._core.optional import import_optional
 from .._core.process.files import check_regular, open_regular, read_regular
 from ._body import Body, part_of, take_bytes
 from ._limits import LimitError, Meter, meter
@@ -67,10 +68,7 @@ def leaves_folder(path: str, folder: str) -> bool:
 
 
 def _import_fsspec(module: str, url: str) -> Any:
-    try:
-        return importlib.import_module(f"fsspec.{module}")
-    except ImportError:
-        raise RuntimeError(f"{url}: URLs need fsspec: pip install torch_ndd[remote]") from None
+    return import_optional(f"fsspec.{module}", f"{url}: URLs need fsspec", "remote")
 
 
 def filesystem(url: str) -> tuple[Any, str]:

@@ -45,6 +45,13 @@ def frames_of(input: Batch, other: Batch | None) -> "int | torch.Tensor | None":
     return other.frame_counts()
 
 
+def result_type(op: str, input_type: torch.dtype, dtype: torch.dtype | None) -> torch.dtype:
+    """Return ``dtype``, by default that of the input. Raise RuntimeError unless it is that or float32."""
+    if dtype is None or dtype == input_type or dtype == torch.float32:
+        return dtype or input_type
+    raise RuntimeError(f"{op}: dtype must be the input's ({types.dtype_name(input_type)}) or float32, got {types.dtype_name(dtype)}")
+
+
 def output_type(op: str, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype | None:
     """Return ``dtype``, or ``output_dtype``, its old name."""
     if output_dtype is None:

@@ -256,6 +256,7 @@ def _degrees(op: str, ddof: int) -> int:
 def _launch(op: str, input: Any, axes: Any, axis_names: Any, keep_dims: bool, dtype: torch.dtype, *arguments: int) -> Any:
     reduced = reduced_axes(op, input, axes, axis_names)
     bits = 0
+    # Not with sum(), which is a reduction in this module.
     for axis in reduced:
         bits |= 1 << axis
     return launch(_empty_output(input, reduced, keep_dims, dtype), [bits, *arguments])

@@ -229,6 +229,7 @@ def combine(input_0: T, input_1: T, /, *inputs: T, batch_size: int | None = None
     dims = [_dims_of(op, matrix) for matrix in maps]
     if len(set(dims)) != 1 or len({matrix.dtype for matrix in maps}) != 1:
         raise RuntimeError(f"{op}: the maps must have one shape and type, got {[(matrix.shape[:1], matrix.dtype) for matrix in maps]}")
+    # The output is allocated once the call knows the number of frames, on which inputs and arguments have to agree.
     return launch(partial(_empty_output, dims[0], maps[0].batch_size, maps[0].buffer.device), [bool(reverse_order)])
 
 
@@ -252,6 +253,7 @@ class _Maps:
                 continue
             scalar = name == "angle"
             count = _elements(value, scalar)
+            # The others have been checked by their operators, because their number of elements decides the dimensions.
             if name not in ("angle", "axis", "shear", "angles") and count not in (1, dims):
                 raise RuntimeError(f"{self.op}: {name} must have 1 or {dims} elements, got {count}")
             single |= (count == 1) << k

@@ -41,6 +41,7 @@ class Tensor(Arithmetic):
     ) -> None:
         if data is None:
             raise ValueError("Tensor: the argument 'data' is missing")
+        # Wrappers of pipelines and data sets hold a Tensor, a Batch or a tensor list.
         original, data = data, unwrap(data)
         # A tensor list of a pipeline is stacked; a Batch raises below, with advice.
         if data is not original and data._is_batch:
@@ -74,6 +75,7 @@ class Tensor(Arithmetic):
         if python:
             self.buffer = truncate(self.buffer, dtype)
             return
+        # As a batch of one sample: kernels take nothing else.
         out, pending = convert_values(self, self.buffer[None], None, self._sample, dtype)
         self.buffer, self.pending, self._sample, self.caller_owned = out[0], pending, 0, False
 
@@ -88,6 +90,7 @@ class Tensor(Arithmetic):
         self = self.settle()
         values = self.buffer
         shape, pending = [1, *values.shape], None
+        # Nothing to wait for: no kernel is needed.
         if self.pending is None:
             out = native.empty(shape, values.dtype, values.device).copy_(values)
         else:
@@ -145,6 +148,7 @@ class Tensor(Arithmetic):
         keys = as_keys(key)
         if takes_all(keys):
             return self
+        # A Batch of numbers among the keys: its samples take different parts, which only a Batch can hold.
         for bound in bounds(keys):
             if is_varying(bound):
                 return bound._parts_of(self, keys)

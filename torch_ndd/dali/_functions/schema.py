@@ -24,39 +24,21 @@ MODULES = ("", "decoders", "io.file", "noise", "random", "readers", "reductions"
 EXPERIMENTAL = ("experimental", "experimental.decoders", "experimental.readers")
 
 # Deprecated names of operators, and their replacements.
+_READERS = ("caffe", "caffe2", "coco", "file", "mxnet", "nemo_asr", "numpy", "sequence", "tfrecord", "video")
+_IMAGE_DECODERS = ("image", "image_crop", "image_random_crop", "image_slice")
+_NO_LONGER_EXPERIMENTAL = ("audio_resample", "debayer", "equalize", "filter", "peek_image_shape", "tensor_resize")
 DEPRECATED = {
+    **{f"{name}_reader": f"readers.{name}" for name in _READERS},
+    **{name.replace("image", "image_decoder"): f"decoders.{name}" for name in _IMAGE_DECODERS},
+    **{f"experimental.decoders.{name}": f"decoders.{name}" for name in (*_IMAGE_DECODERS, "video")},
+    **{f"experimental.{name}": name for name in _NO_LONGER_EXPERIMENTAL},
     "audio_decoder": "decoders.audio",
-    "caffe2_reader": "readers.caffe2",
-    "caffe_reader": "readers.caffe",
-    "coco_reader": "readers.coco",
     "coin_flip": "random.coin_flip",
-    "experimental.audio_resample": "audio_resample",
-    "experimental.debayer": "debayer",
-    "experimental.decoders.image": "decoders.image",
-    "experimental.decoders.image_crop": "decoders.image_crop",
-    "experimental.decoders.image_random_crop": "decoders.image_random_crop",
-    "experimental.decoders.image_slice": "decoders.image_slice",
-    "experimental.decoders.video": "decoders.video",
-    "experimental.equalize": "equalize",
-    "experimental.filter": "filter",
     "experimental.inflate": "decoders.inflate",
-    "experimental.peek_image_shape": "peek_image_shape",
-    "experimental.tensor_resize": "tensor_resize",
     "fast_resize_crop_mirror": "resize_crop_mirror",
-    "file_reader": "readers.file",
-    "image_decoder": "decoders.image",
-    "image_decoder_crop": "decoders.image_crop",
-    "image_decoder_random_crop": "decoders.image_random_crop",
-    "image_decoder_slice": "decoders.image_slice",
-    "mxnet_reader": "readers.mxnet",
-    "nemo_asr_reader": "readers.nemo_asr",
     "normal_distribution": "random.normal",
-    "numpy_reader": "readers.numpy",
-    "sequence_reader": "readers.sequence",
-    "tfrecord_reader": "readers.tfrecord",
     "transform_translation": "transforms.translation",
     "uniform": "random.uniform",
-    "video_reader": "readers.video",
     "video_reader_resize": "readers.video_resize",
 }
 # Deprecated arguments and their replacements, "" if they have no effect. torch_ndd has the same names.

@@ -6,14 +6,13 @@ from typing import Any, Literal, cast, get_args
 
 import torch
 
-from ... import types
 from ..._core import native
 from ..._core.operators.operator import DeviceLike, Double, PerSample, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from ..._core.values.batch import batch as batch
 from .._columns import extents_of
-from .._outputs import frames_of, like, resized
+from .._outputs import frames_of, like, resized, result_type
 
 
 @operator()
@@ -51,7 +50,7 @@ def gaussian_blur(
     images: Batch = input  # type: ignore[assignment]
     first, spatial = filtered_axes("gaussian_blur", images)
     _check_elements("gaussian_blur", spatial, sigma=sigma, window_size=window_size)
-    _check_dtype("gaussian_blur", images, dtype)
+    dtype = result_type("gaussian_blur", images.dtype, dtype)
     return launch(like(images, dtype), [sigma, window_size, exact, first, spatial])
 
 
@@ -93,7 +92,7 @@ def laplacian(
     images: Batch = input  # type: ignore[assignment]
     first, spatial = filtered_axes("laplacian", images)
     _check_elements("laplacian", spatial, scale=scale, smoothing_size=smoothing_size, window_size=window_size)
-    _check_dtype("laplacian", images, dtype)
+    dtype = result_type("laplacian", images.dtype, dtype)
     if normalized_kernel and scale is not None:
         raise RuntimeError("laplacian: scale and normalized_kernel are mutually exclusive")
     return launch(like(images, dtype), [scale, smoothing_size, window_size, normalized_kernel, first, spatial])
@@ -168,7 +167,7 @@ def filter(
     images, weights, fill = cast(Batch, data), cast(Batch, filter), cast("Batch | None", fill_value)
     first, spatial = filtered_axes("filter", images, fewest=2)
     _check_elements("filter", spatial, anchor=anchor)
-    _check_dtype("filter", images, dtype)
+    dtype = result_type("filter", images.dtype, dtype)
     outer = 1 if (weights.layout or "").startswith("F") else 0
     frame_count = frames_of(images, weights)
     frames = frame_count is not None or (images.layout or "").startswith("F")
@@ -194,11 +193,6 @@ def _check_elements(op: str, spatial: int, **arguments: Any) -> None:
         elements = argument.shape[-1] if argument is not None and argument.dim() > 1 else 1
         if elements not in (1, spatial):
             raise RuntimeError(f"{op}: {name} must have 1 or {spatial} elements, got {elements}")
-
-
-def _check_dtype(op: str, images: Batch, dtype: torch.dtype | None) -> None:
-    if dtype not in (None, images.dtype, torch.float32):
-        raise RuntimeError(f"{op}: dtype must be the input's ({types.dtype_name(images.dtype)}) or float32, got {types.dtype_name(dtype)}")
 
 
 def filtered_axes(op: str, images: Batch, fewest: int = 1) -> tuple[int, int]:

@@ -8,12 +8,11 @@ from typing import Any
 
 import torch
 
-from ... import types
 from ..._core.operators.definition import Packed
 from ..._core.operators.operator import DeviceLike, T, launch, operator
 from ..._core.values.batch import Batch
 from .._formulas import on_cpu, saturate
-from .._outputs import like
+from .._outputs import like, output_type
 from ..color import _pixel_chain
 
 
@@ -141,10 +140,7 @@ def lookup_table(
         raise RuntimeError(f"lookup_table: the input must be of an integer type, got {elements.dtype}")
     if output_dtype is not None:
         warnings.warn("lookup_table: output_dtype is deprecated, use dtype", DeprecationWarning, stacklevel=4)
-        try:
-            dtype = types.to_dtype(output_dtype)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"lookup_table: output_dtype: {error}") from None
+        dtype = output_type("lookup_table", None, output_dtype)
     make = _table if torch.compiler.is_compiling() else _cached_table
     table = make(_numbers("keys", keys, int), _numbers("values", values, (int, float)), default_value)
     return launch(like(elements, dtype), [table, default_value])

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dense optical flow of sequences by OpenCV."""
 
-import importlib
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -12,6 +11,7 @@ import torch
 from ... import types
 from ..._core.context.context import EvalContext
 from ..._core.operators.operator import DeviceLike, T, launch, operator
+from ..._core.optional import import_optional
 from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch, empty_batch
 
@@ -97,7 +97,7 @@ def optical_flow(
         output_grid = output_format
     _check(frames, hints, enable_external_hints, hint_grid, image_type, output_grid, preset)
     quality = next(quality for limit, quality in _QUALITIES if preset < limit)
-    cv2 = _opencv()
+    cv2 = import_optional("cv2", "optical_flow on the CPU needs OpenCV", "flow", ImportError)
 
     shapes = [tuple(sequence.shape) for sequence in frames]
     sizes = [(f - 1, math.ceil(h / output_grid), math.ceil(w / output_grid), 2) for f, h, w, _ in shapes]
@@ -211,13 +211,6 @@ class _Sequence:
 
 def _name(batch: Batch, i: int) -> str:
     return f"sample {i} ({batch.sources[i]})" if batch.sources else f"sample {i}"
-
-
-def _opencv() -> Any:
-    try:
-        return importlib.import_module("cv2")
-    except ImportError as error:
-        raise ImportError("optical_flow on the CPU needs OpenCV: pip install torch_ndd[flow]") from error
 
 
 def _check(frames: Batch, hints: Batch | None, hinted: bool, hint_grid: int, image_type: int, output_grid: int, preset: float) -> None:

@@ -181,6 +181,7 @@ def paste(
     """
     op, images = "paste", input
     assert isinstance(images, Batch)
+    # A string is a sequence too.
     if any(isinstance(value, str) or not isinstance(value, int | float | Sequence) for value in (fill_value, n_channels)):
         raise TypeError(f"{op}: fill_value must be numbers, n_channels an int; got {fill_value!r}, {n_channels!r}")
     fills = [float(value) for value in (fill_value if isinstance(fill_value, Sequence) else [fill_value])]
@@ -215,6 +216,7 @@ def _place(images: Batch, arguments: Mapping[str, Any]) -> tuple[list[Column], l
             raise RuntimeError(f"{op}: {name} must be in range [0, 1], got {format_value(arguments[name])}")
         canvas = whole(larger(_product(scale, extent), least))
         extents.append(canvas)
+        # Negative: the window of the input that the canvas shows begins before the image.
         start.append(-whole(_product(position, canvas - extent)))
     return [*start, 0], [*extents, channels]
 

@@ -17,7 +17,7 @@ from ..._core.operators.operator import Derivation, DeviceLike, Hint, PerSample,
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch, new_batch
 from .._columns import as_hashable, choose, extent_of, extents_of, rows
-from .._outputs import check_per_channel, columns_of, permute_layout, resized
+from .._outputs import check_per_channel, columns_of, permute_layout, resized, result_type
 from ..reductions import reduced_axes as reduced_axes
 from ._crop_window import CropArguments, CropWindow, Rounding, window_in
 from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, random_crop_windows
@@ -454,7 +454,7 @@ def _normalization(op: str, images: Batch, mean: Any, std: Any, output_layout: A
 def _output(op: str, input: Batch, dimensions: Sequence[int], extents: Sequence[Any], dtype: Any, normalization: tuple[Any, ...]) -> Batch:
     """Return the unfilled output, in another order of axes if it is normalized."""
     if not normalization or not normalization[-1]:
-        return resized(input, dimensions, extents, _result_type(op, input.dtype, dtype))
+        return resized(input, dimensions, extents, result_type(op, input.dtype, dtype))
     layout, order = normalization[-2:]
     changes = dict(zip(dimensions, extents, strict=True))
     shape = [changes[axis] if axis in changes else extent_of(input, axis) for axis in map(layout.index, order)]
@@ -565,12 +565,6 @@ def _extents(images: Batch, first: int, axes: int) -> list[Any]:
     # NumPy, because each operation of torch on so few numbers takes microseconds.
     table, known = images.ragged_shapes.numpy(), images.shared_extents or (None,) * images.ndim
     return [table[:, axis] if known[axis] is None else known[axis] for axis in range(first, first + axes)]
-
-
-def _result_type(op: str, input_type: torch.dtype, wanted: torch.dtype | None) -> torch.dtype:
-    if wanted is None or wanted == input_type or wanted == torch.float32:
-        return wanted or input_type
-    raise RuntimeError(f"{op}: dtype must be the input's ({types.dtype_name(input_type)}) or float32, got {types.dtype_name(wanted)}")
 
 
 def _attributes(images: Batch, extents: Sequence[Any]) -> Batch:

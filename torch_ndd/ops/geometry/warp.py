@@ -264,6 +264,7 @@ def remap(
     frame_count = frames_of(images, xs)
     if frame_count is None:
         frame_count = frames_of(images, ys)
+    # The maps alone decide the size of the output; an image may have any.
     out = resized(images, (first, first + 1), (heights, widths), frames=frame_count)
     interpolation = _interpolation(op, interp, _UP_TO_LANCZOS, "interp")
     return launch(out, [fill_value, interpolation, centered, relative, fade, first, frames or frame_count is not None])
@@ -365,6 +366,7 @@ def _check_matrix(op: str, images: Batch, matrix_input: Any, argument: Any, shap
     if matrix_input is not None and argument is not None:
         raise RuntimeError(f"{op}: matrix is given as an input and as an argument; give one of them")
     if argument is not None:
+        # An argument has a row per sample, or one for all, in front of its own dimensions.
         known: Sequence[Any] = argument.shape[1:]
         samples, marked = argument.shape[0], len(known) > 2  # only marked arguments have more dimensions than a matrix
     else:
@@ -380,6 +382,7 @@ def _check_matrix(op: str, images: Batch, matrix_input: Any, argument: Any, shap
                 )
             if not right:
                 raise RuntimeError(_wrong_matrix(op, shape, matrix_input.shape))
+    # An empty batch has no matrix whose shape could be wrong.
     if not samples:
         return
     count = shape[0] * shape[1]
@@ -390,6 +393,7 @@ def _check_matrix(op: str, images: Batch, matrix_input: Any, argument: Any, shap
         fits = tuple(known) == shape or (len(known) < 2 and math.prod(known) == count)
     if not fits:
         raise RuntimeError(_wrong_matrix(op, shape, tuple(known)))
+    # Frames of ragged batches are counted by the call; here their numbers are not known as Python numbers.
     if frames and marked and images.ragged_shapes is None and known[0] not in (-1, 1, images.buffer.shape[1]):
         raise RuntimeError(f"{op}: matrix is given for {known[0]} frames, but the sequence has {images.buffer.shape[1]}")
 
@@ -437,6 +441,7 @@ def _check_angle(angle: Any, images: Batch, sequence: bool) -> None:
             raise RuntimeError(f"rotate: angle is given for {frames} frames, but the sequence has {images.buffer.shape[1]}")
         finite: bool | torch.Tensor = torch.compiler.is_compiling() or torch.isfinite(angle.to(torch.float32)).reshape(len(angle), -1).all(1)
     else:
+        # The largest float32: beyond it the kernel would get infinity.
         finite = abs(angle) < 3.4e38
     if not holds(finite):
         raise RuntimeError(f"rotate: {in_sample(finite)}angle must be finite")
@@ -481,6 +486,7 @@ def _given_size(op: str, size: Any, spatial: int, broadcast: bool = False) -> li
             raise RuntimeError(f"{op}: size must be positive and less than 2**31, got {size}")
         # Halves are rounded up, as for resize; a canvas has a pixel at least.
         return [max(1, math.floor(s + 0.5)) for s in size]
+    # One number per sample, for all of its axes.
     if broadcast and size.numel() == size.shape[0]:
         size = size.reshape(-1, 1).expand(-1, spatial)
     if size.numel() != size.shape[0] * spatial:
@@ -489,6 +495,7 @@ def _given_size(op: str, size: Any, spatial: int, broadcast: bool = False) -> li
     if not torch.compiler.is_compiling() and not bool(fits.all()):
         raise RuntimeError(f"{op}: {in_sample(fits)}size must be positive and less than 2**31, got {size.tolist()}")
     rounded = (size.reshape(-1, spatial).double() + 0.5).floor().clamp(min=1).long()
+    # Sizes that all samples share become Python numbers, so that the output is dense.
     return list(rounded.unbind(1)) if len(rounded) != 1 or torch.compiler.is_compiling() else rounded[0].tolist()
 
 

@@ -171,6 +171,7 @@ def _relative_shape(op: str, data: Batch, extents: Sequence[Column], factors: Se
         if len(sources) != len(factors):
             raise RuntimeError(f"{op}: src_dims and rel_shape have different lengths: {len(sources)} and {len(factors)}")
     extents_found = []
+    # Fewer factors than axes are allowed here: whether all bytes are used is checked for the resulting shape.
     for factor, extent in zip(factors, sources, strict=False):
         if isinstance(factor, tuple):
             raise TypeError(f"{op}: rel_shape must be a list of numbers, got {format_value(factors)}")
@@ -199,10 +200,12 @@ def _without_wildcard(op: str, extents: Sequence[Column], requested: list[Column
     if not holds(unknown <= 1):
         sample = first_failure(unknown <= 1)
         raise RuntimeError(f"{op}: {in_sample(unknown <= 1)}only one extent can be negative, got {sample_shape(requested, sample)}")
+    # A number only if no sample has a wildcard: then there is nothing to infer.
     if not (isinstance(unknown, int) and unknown == 0):
         known = product([choose(extent < 0, 1, extent) for extent in requested]) * out_bytes
         if not holds((known != 0) | (unknown == 0)):
             raise RuntimeError(f"{op}: cannot infer an extent where the volume of the others is 0")
+        # Samples without elements must not divide by 0; for them the check below decides.
         missing = bytes_in // choose(known == 0, 1, known)
         requested = [choose(extent < 0, missing, extent) for extent in requested]
     fits = product(requested) * out_bytes == bytes_in
@@ -322,6 +325,7 @@ def squeeze(
         kept = [axis for axis in range(arrays.ndim) if axis not in chosen[0]]
         layout = "".join(arrays.layout[axis] for axis in kept) if arrays.layout else None
         return _as_view(arrays, [extents[axis] for axis in kept], layout or None)  # type: ignore[return-value]
+    # Axes that differ between samples: what is left is chosen sample by sample, and no layout holds for all.
     table = rows(extents).expand(len(chosen), arrays.ndim)
     left = torch.stack([table[i][[axis for axis in range(arrays.ndim) if axis not in row]] for i, row in enumerate(chosen)])
     return _as_view(arrays, list(left.unbind(1)), None)  # type: ignore[return-value]
@@ -375,6 +379,7 @@ def expand_dims(
         if arrays.ndim and not arrays.layout:
             raise RuntimeError("expand_dims: new_axis_names needs an input with a layout")
     extents, old = list(extents_of(arrays)), list(arrays.layout or "")
+    # The old axes keep their order, around the new ones.
     shape = [1 if axis in positions else extents.pop(0) for axis in range(ndim)]
     layout = "".join(letters[axis] if axis in positions else old.pop(0) for axis in range(ndim)) if new_axis_names else ""
     return _as_view(arrays, shape, layout or (arrays.layout if not positions else None))  # type: ignore[return-value]
@@ -425,6 +430,7 @@ def get_property(input: T, /, *, batch_size: int | None = None, device: DeviceLi
     if key == "layout" or not arrays.sources:
         text = (arrays.layout or "").encode() if key == "layout" else b""
         return new_batch(torch.tensor(list(text), dtype=torch.uint8, device=device_).expand(count, len(text)).contiguous(), None)  # type: ignore[return-value]
+    # Names of files are bytes: fsencode() returns those that are not valid UTF-8 unchanged.
     texts = [os.fsencode(source) for source in arrays.sources]
     values = torch.tensor(list(b"".join(texts)), dtype=torch.uint8, device=device_)
     lengths = torch.tensor([[len(text)] for text in texts], dtype=torch.int64)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images with the boxes, labels and masks of COCO annotations."""
 
-import importlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -12,6 +11,7 @@ import torch
 from typing_extensions import Unpack, override
 
 from ..._core.context.device import DeviceLike
+from ..._core.optional import import_optional
 from ..._core.process.limits import check_sample
 from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch, new_batch
@@ -256,10 +256,7 @@ def _collect_masks(masks: "list[Future[np.ndarray]]", layout: str | None) -> Bat
 
 
 def _coco_masks() -> Any:
-    try:
-        return importlib.import_module("pycocotools.mask")
-    except ImportError:
-        raise RuntimeError("readers.COCO: pixelwise_masks need pycocotools: pip install torch_ndd[coco]") from None
+    return import_optional("pycocotools.mask", "readers.COCO: pixelwise_masks need pycocotools", "coco")
 
 
 def _paint(index: CocoIndex, sample: int, most: int) -> np.ndarray:

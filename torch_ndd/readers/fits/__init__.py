@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Astronomical images from FITS files."""
 
-import importlib
 import io
 import os
 import zlib
@@ -15,6 +14,7 @@ from typing_extensions import Unpack, override
 from ... import types
 from ..._core import native
 from ..._core.context.device import DeviceLike
+from ..._core.optional import import_optional
 from ..._core.process.limits import check_sample
 from ..._core.values.convert import saturate
 from ...decoders.inflate import inflate_gzip
@@ -155,7 +155,4 @@ def _image(file: Any, part: int, dtype: torch.dtype | None) -> torch.Tensor:
 
 
 def _astropy() -> Any:
-    try:
-        return importlib.import_module("astropy.io.fits")
-    except ImportError:
-        raise RuntimeError("FITS files need the package astropy: pip install torch_ndd[fits]") from None
+    return import_optional("astropy.io.fits", "FITS files need the package astropy", "fits")

@@ -4,20 +4,17 @@
 import importlib
 from typing import Any
 
+from ..._core.optional import import_optional
 from ..._core.process.files import check_regular
 from ...io._url_files import RangeFile
 from ...io._urls import is_url
 
 
 def import_arrow(op: str) -> Any:
-    """Import pyarrow. Raise RuntimeError with the package to install if it is missing."""
-    try:
-        arrow = importlib.import_module("pyarrow")
-        importlib.import_module("pyarrow.parquet")
-        importlib.import_module("pyarrow.compute")
-    except ImportError:
-        raise RuntimeError(f"{op}: Parquet files need pyarrow: pip install torch_ndd[parquet]") from None
-    return arrow
+    """Import pyarrow with its submodules for Parquet and computation. Raise RuntimeError with the package to install if it is missing."""
+    for module in ("pyarrow.parquet", "pyarrow.compute"):
+        import_optional(module, f"{op}: Parquet files need pyarrow", "parquet")
+    return importlib.import_module("pyarrow")
 
 
 def open_file(op: str, path: str) -> Any:

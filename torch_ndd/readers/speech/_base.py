@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reading and decoding sounds and parts of them."""
 
-import importlib
 import io
 import os
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from typing_extensions import Unpack, override
 
 from ... import types
 from ..._core.context.device import DeviceLike
+from ..._core.optional import import_optional
 from ..._core.process.files import check_regular
 from ..._core.values.batch import Batch
 from ..._core.values.tensor import Tensor, as_tensor
@@ -261,10 +261,7 @@ class Request(NamedTuple):
 
 def import_soundfile(op: str) -> Any:
     """Return the package soundfile. Raise RuntimeError if it is not installed."""
-    try:
-        return importlib.import_module("soundfile")
-    except ImportError:
-        raise RuntimeError(f"{op}: sounds need soundfile: pip install torch_ndd[audio]") from None
+    return import_optional("soundfile", f"{op}: sounds need soundfile", "audio")
 
 
 def _row(outputs: tuple[Batch, ...], row: int) -> list[Array]:
