@@ -10,6 +10,7 @@
 #include <set>
 
 #include "ndd/python_interface.h"
+#include "ndd/stream/owned.h"
 
 namespace ndd::detail {
 namespace {
@@ -87,6 +88,13 @@ uint64_t to_ivalue(const std::vector<int64_t>& numbers) { return torch::stable::
 void check_counts(uint64_t arguments, size_t parameters, uint64_t results, size_t returned) {
   if (arguments != parameters) fail("the schema has ", arguments, " arguments, the kernel ", parameters);
   if (results != returned) fail("the schema has ", results, " results, the kernel ", returned);
+}
+
+bool keep_call(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments) {
+  if (plan_waits) keep_for_plan(kernel, types, stack, arguments);
+  else if (launch_waits) queue_launch(kernel, types, stack, arguments);
+  else return false;
+  return true;
 }
 
 void DeviceScope::enter(const Tensor& tensor) {

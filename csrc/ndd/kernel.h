@@ -82,11 +82,11 @@ class DeviceScope {
 
 using Boxed = void(uint64_t* stack, uint64_t arguments, uint64_t results);
 
-// True if this thread only records the arguments of its next kernel call; they have then been taken, and the kernel must not run. See repeat.cpp.
-bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments);
-
-// True if this thread queues its next kernel call, a launch on a GPU, instead of making it. See launches.cpp.
-bool queue_launch(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments);
+// True if something waits for this thread's next kernel call (stream/owned.h): it has then taken the arguments, and the kernel must not run.
+bool keep_call(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments);
+// A plan keeps the call, in repeat.cpp, or a queue of launches on a GPU, in launches.cpp.
+void keep_for_plan(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments);
+void queue_launch(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments);
 
 // The function that the dispatcher calls. It makes the device of the tensors current. Inside a call from Python an ndd::Error keeps its type, which
 // the dispatcher would lose; otherwise it becomes a RuntimeError.
@@ -99,8 +99,7 @@ struct Entry<function> {
 
   static void call(uint64_t* stack, uint64_t arguments, uint64_t results) {
     check_counts(arguments, sizeof...(A), results, kResults<Result>);
-    if (std::is_void_v<Result> && kept_for_repeating(&call, kTypes, stack, arguments)) return;
-    if (std::is_void_v<Result> && queue_launch(&call, kTypes, stack, arguments)) return;
+    if (std::is_void_v<Result> && keep_call(&call, kTypes, stack, arguments)) return;
     take(stack, std::index_sequence_for<A...>());
   }
 

@@ -41,8 +41,8 @@ inline Isa cpu_isa() { return isa_of_this_cpu(); }
 namespace detail {
 
 #if defined(__x86_64__)
-template <class F>
 // The attribute applies to what is inlined into the function: the closure and what it calls.
+template <class F>
 __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c,bmi2"))) void run_avx512(F&& f) {
   f();
 }

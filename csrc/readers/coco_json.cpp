@@ -69,8 +69,8 @@ class CocoParser {
   }
 
  private:
-  template <class F>
   // null instead of a list counts as an empty one.
+  template <class F>
   void list(const char* what, F element) {
     if (!json_.null()) json_.array(what, element);
   }
@@ -142,6 +142,7 @@ class CocoParser {
     out_.images.push_back(image);
     out_.labels.push_back(label);
     out_.crowds.push_back(crowd);
+    // Without masks their columns stay empty.
     if (!(flags_ & (read_polygons | read_masks))) return;
     out_.kinds.push_back(static_cast<uint8_t>(kind_));
     out_.part_ends.push_back(static_cast<int64_t>(out_.value_ends.size()));
@@ -238,8 +239,8 @@ class CocoParser {
   std::array<int64_t, 2> size_{};
 };
 
-template <class Column>
 // The memory stays that of the columns: valid until ndd_coco_release.
+template <class Column>
 int64_t view_column(const Column& column, const void** data) {
   *data = column.data();
   return static_cast<int64_t>(column.size());
@@ -250,6 +251,7 @@ int64_t view_column(const Column& column, const void** data) {
 
 // Parses a text, which a zero byte must follow. Errors: see ndd_coco_error.
 NDD_EXPORT(release, void*, ndd_coco_parse, (const char* text, int64_t length, int64_t flags)) {
+  // Returned even after an error, which Python reads from it and then releases it.
   auto* columns = new ndd::CocoColumns;
   try {
     ndd::CocoParser(text, length, flags, *columns).parse();

@@ -20,6 +20,7 @@ CUDA = ["-isystem", f"{SITE}/nvidia/cu13/include", "-isystem", f"{SITE}/triton/b
 CHANGES = {
     "ndd/kernel.cpp": {
         '#include "ndd/kernel.h"\n': '#include "ndd/kernel.h"\n#include "late_kernels.h"\n',
+        "  else return false;\n": "  else return late::launch(kernel, types, stack, arguments);\n",
         "  if (!is_new(": "  if (late::takes_the_place_of(backend)) return;\n  if (!is_new(",
         "  kernel_ = library;\n": """  kernel_ = library;
   late::note(name, kernel);
@@ -31,10 +32,7 @@ CHANGES = {
 """,
     },
     "ndd/stream/cuda_streams.cpp": {},
-    "ndd/stream/launches.cpp": {
-        '#include "ndd/kernel.h"\n': '#include "ndd/kernel.h"\n#include "late_kernels.h"\n',
-        "if (!next_place) return false;": "if (!next_place) return late::launch(kernel, types, stack, arguments);",
-    },
+    "ndd/stream/launches.cpp": {},
     "ndd/stream/repeat.cpp": {},
     "ndd/stream_scope.cu": {"#ifdef __CUDACC__\n": "#if 1\n"},
     "ndd/tensor.cpp": {},

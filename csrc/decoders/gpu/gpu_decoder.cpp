@@ -204,6 +204,7 @@ std::vector<char> GpuDecoder::issue(GpuCodec codec, const std::vector<GpuJob>& j
 
 // Two blocks take turns, so that the CPU decodes into one while the other is being uploaded.
 void* GpuDecoder::staging(size_t bytes) {
+  // The other block may still be on its way to the GPU.
   block_ ^= 1;
   Block& block = blocks_[block_];
   check_cuda(cudaEventSynchronize(block.copied), "decoders.image");

@@ -143,6 +143,7 @@ class GpuCall final : public EngineBatch {
     if (codec == GpuCodec::lossless_jpeg) image.rewritten.assign(file.data, file.data + file.size);
     DecodeSteps& requested = image.job.steps;
     const bool cuts = steps.part && (!converts_colors(codec) || !decodes_regions());
+    // Such codecs decode whole images in the colors of the file; everything else is left to finish_pixels().
     if (!converts_colors(codec)) {
       requested = whole_image_steps(codec, file, header);
     } else if (cuts) {
@@ -216,6 +217,7 @@ class GpuCall final : public EngineBatch {
   void issue_to_engine(GpuDecoder& decoder, const std::vector<int64_t>& samples, std::vector<int64_t>& refused) {
     if (!decoder.available(gpu_options_)) {
       decoders_.has_hardware = false;
+      // Threads decode them with CUDA instead.
       refused = samples;
       return;
     }
@@ -387,6 +389,7 @@ void decode_image_gpu(const Tensor& input, const MaybeTensor& input_shapes, cons
   const auto call =
       std::make_shared<GpuCall>(decoders, input, files, images, windows, Reasons(errors, files.size()), op, whole, gpu_options, hardware_load, done);
   constexpr double kNanosecondsPerByte = 5;  // of output, on a CPU thread; more than a chunk's worth, so that each image is a task
+  // As many tasks as images. A task decodes whichever images are next, not that of its number.
   launch_cpu(op, files.size(), kNanosecondsPerByte * images.mean_volume(), {input, out}, [call](int64_t) { call->run(); });
 }
 

@@ -89,6 +89,7 @@ ImageQueue::Group ImageQueue::take_group(int64_t size) {
   for (WaitingBatch* batch : batches_) {
     const auto left = static_cast<int64_t>(batch->shared_.size());
     waiting += left > 0;
+    // Reserved images are for the engine alone: they come before any estimate.
     if (!batch->reserved_.empty()) {
       chosen = batch;
       break;
@@ -118,6 +119,7 @@ ImageQueue::Group ImageQueue::take_group(int64_t size) {
   chosen->got_engine_ = true;
   group_size_ = size;
   ++chosen->preparing_;
+  // The engine starts after a pause: what threads decoded before it does not belong to this group.
   if (groups_++ == 0) {
     at_group_ = by_threads_;
     threads_were_idle_ = threads_idle_;

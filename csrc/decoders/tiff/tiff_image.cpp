@@ -110,6 +110,7 @@ std::string bits_text(int64_t bits) { return std::to_string(bits) + " bits a sam
 int64_t common_value(const TiffImage& image, int tag, int64_t otherwise, const char* what) {
   const auto found = image.tags.numbers(tag);
   if (!found) return otherwise;
+  // A file may list more values than it has samples; the others mean nothing.
   const uint64_t count = std::min(found->count, static_cast<uint64_t>(image.samples));
   // Some writers store a single value for all samples.
   if (count != 1 && count < static_cast<uint64_t>(image.samples)) TiffDirectory::reject(tag, "does not fit the samples of a pixel");
@@ -289,6 +290,7 @@ void check_data(const TiffImage& image) {
     // In unsigned arithmetic: `at` comes from the file and may be any number.
     if (at > image.file.size) reject_header("a strip or tile lies outside of the file");
     const uint64_t left = image.file.size - at;
+    // Without compression the length follows from the size, whatever the tag says.
     if (image.compression == kNone && bytes > static_cast<double>(left)) reject_header("a strip or tile is longer than the file");
     raw += bytes;
     stored += static_cast<double>(image.lengths ? std::min(left, image.tags.number_at(*image.lengths, static_cast<uint64_t>(i))) : left);
@@ -383,6 +385,7 @@ TiffImage read_tiff_image(const EncodedImage& file) {
   if (image.bits < 1 || image.bits > 64) reject_header("it has " + bits_text(image.bits));
   image.kind = kind_of(common_value(image, kTiffSampleFormat, 1, "formats"), image.bits);
   image.planar = image.samples > 1 && tags.number(kTiffPlanar, 1) == 2;
+  // JPEG has an order of bits of its own, which the tag does not change.
   image.reversed_bits = tags.number(kTiffFillOrder, 1) == 2 && image.compression != kJpeg && image.compression != kOldJpeg;
   image.predictor = has_predictor(image.compression) ? tags.number(kTiffPredictor, 1) : 1;
   // In this order: colors_of() needs the number of samples, check_colors() may change `kind`, and check_compression() depends on both.

@@ -141,6 +141,7 @@ void interleave(const T* a, const T* b, const T* c, int64_t n, T* out) {
   int64_t i = 0;
 #if defined(__x86_64__)
   if constexpr (sizeof(T) == 1) {
+    // The wide loop first; the narrow one goes on where less than 64 pixels are left.
     if (has_vbmi()) i = interleave_detail::interleave_wide(a, b, c, n, out);
     if (cpu_isa() != Isa::base) i += interleave_detail::interleave_bytes(a + i, b + i, c + i, n - i, out + 3 * i);
   }
@@ -154,6 +155,7 @@ void separate(const T* in, int64_t n, T* const* rows) {
   int64_t begin = 0;
 #if defined(__x86_64__)
   if constexpr (sizeof(T) == 1) {
+    // As for interleave().
     if (has_vbmi()) begin = interleave_detail::separate_wide(in, n, rows);
     if (cpu_isa() != Isa::base) begin = interleave_detail::separate_bytes(in, n, rows, begin);
   }

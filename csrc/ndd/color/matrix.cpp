@@ -53,6 +53,7 @@ __attribute__((target("avx2"))) int64_t transform_avx2(const FixedMatrix& matrix
     offset[c] = _mm256_set1_epi32(matrix.offset[c]);
   }
   int64_t i = 0;
+  // Eight pixels are 24 bytes, but the second load reads from byte 12 to 28: two more pixels must follow.
   for (; i + 10 <= pixels; i += 8, src += 24, dst += 8 * kOut) {
     const __m256i bytes = _mm256_inserti128_si256(_mm256_castsi128_si256(load16(src)), load16(src + 12), 1);
     const __m256i rg = _mm256_shuffle_epi8(bytes, red_green), b = _mm256_shuffle_epi8(bytes, blue);
@@ -61,6 +62,7 @@ __attribute__((target("avx2"))) int64_t transform_avx2(const FixedMatrix& matrix
       const __m256i sum = _mm256_add_epi32(_mm256_madd_epi16(rg, first[c]), _mm256_madd_epi16(b, last[c]));
       out[c] = _mm256_sra_epi32(_mm256_add_epi32(sum, offset[c]), shift);
     }
+    // Packed with what is there: the extra channels are not stored.
     for (int c = kOut; c < 3; ++c) out[c] = out[0];
     const __m256i packed = _mm256_packus_epi16(_mm256_packs_epi32(out[0], out[1]), _mm256_packs_epi32(out[2], out[2]));
     if constexpr (kOut == 1) {
@@ -91,6 +93,7 @@ __attribute__((target("avx512f,avx512bw,avx512vnni"))) int64_t transform_vnni(co
     offset[c] = _mm512_set1_epi32(matrix.offset[c]);
   }
   int64_t i = 0;
+  // Sixteen pixels are 48 bytes, but 64 are loaded: six more pixels must follow.
   for (; i + 22 <= pixels; i += 16, src += 48, dst += 16 * kOut) {
     const __m512i bytes = _mm512_maskz_permutexvar_epi32(kAll, apart, _mm512_loadu_si512(src));
     const __m512i rg = _mm512_shuffle_epi8(bytes, red_green), b = _mm512_shuffle_epi8(bytes, blue);
@@ -193,9 +196,11 @@ void run(const PointwiseRun<ColorMatrix>& run, DType in, DType out) {
     const uint8_t* src = reinterpret_cast<const uint8_t*>(from);
     uint8_t* dst = reinterpret_cast<uint8_t*>(to);
     if constexpr (kIn == 3) {
+      // Factors too large for fixed point leave it empty, and the floats below compute them.
       const FixedMatrix fixed(run.f);
       if (fixed) return transform_bytes<kOut>(fixed, pixels, src, dst);
     } else {
+      // One gray level in, so a table of all 256 per output channel replaces the arithmetic.
       uint8_t tables[3 * kLevels];
       for (int v = 0; v < kLevels; ++v) {
         const float level = static_cast<float>(v);
@@ -205,6 +210,7 @@ void run(const PointwiseRun<ColorMatrix>& run, DType in, DType out) {
       }
       if constexpr (kOut == 3) {
         const int gray[] = {0, 0, 0};
+        // Gray is repeated into the output first, and mapped in place.
         copy_channels<1, 3, uint8_t>(gray, pixels, src, dst);
         src = dst;
       }

@@ -141,6 +141,7 @@ template <int kChannels, class T>
 __device__ __forceinline__ void load_pixels(const void* data, int64_t first, int count, void* shared, T (&pixels)[kPixels * kChannels]) {
   const T* const from = static_cast<const T*>(data) + first;
   T* const stage = static_cast<T*>(shared);
+  // The output is aligned by the head of the run; the input may begin anywhere.
   const bool aligned = reinterpret_cast<uintptr_t>(from) % (kPart<T> * sizeof(T)) == 0;
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   T rows[kChannels][4] = {};
@@ -152,6 +153,7 @@ __device__ __forceinline__ void load_pixels(const void* data, int64_t first, int
     for (int k = 0; k < 4; ++k) pixels[k] = rows[0][k];
   } else {
 #pragma unroll
+    // Neighboring threads have read neighboring rows; through shared memory each gets the elements of its own pixels.
     for (int r = 0; r < kChannels; ++r) write_four(rows[r], stage + r * kTile + lane * 4);
     __syncwarp();
 #pragma unroll

@@ -197,12 +197,14 @@ bool maps_levels_in_registers() {
 
 void map_levels(const uint8_t* src, int64_t count, int64_t channels, const uint8_t* tables, uint8_t* dst) {
 #if defined(__x86_64__)
+  // All 256 entries of a table fit in four registers, which byte permutations look up 64 at a time.
   if (has_vbmi() && channels == 1) return map_vbmi<1>(src, count, tables, dst);
   if (has_vbmi() && channels == 2) return map_vbmi<2>(src, 2 * count, tables, dst);
   if (has_vbmi() && channels == 3) return map_vbmi<3>(src, 3 * count, tables, dst);
   if (has_vbmi() && channels == 4) return map_vbmi<4>(src, 4 * count, tables, dst);
 #endif
 #if defined(__x86_64__)
+  // Below that, preparing the tables takes longer than looking the pixels up one by one.
   if (cpu_isa() != Isa::base && (channels == 1 || channels == 3) && count >= 2 * kLevels) {
     const int64_t done = channels == 1 ? map_avx2(src, count, tables, dst) : map_colors_avx2(src, count, tables, dst);
     src += done * channels, dst += done * channels, count -= done;

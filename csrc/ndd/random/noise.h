@@ -78,8 +78,8 @@ void run_cpu(const F& f, const Philox& stream, const void* in, int64_t count, DT
 }
 
 #ifdef __CUDACC__
-template <class F>
 // A sample, as the kernel sees it.
+template <class F>
 struct Run {
   F f;
   Philox stream;

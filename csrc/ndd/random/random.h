@@ -89,8 +89,8 @@ void fill_sample(const F& f, const Philox& stream, int64_t count, DType dtype, v
 }
 
 #ifdef __CUDACC__
-template <class F>
 // A sample, as the kernel sees it.
+template <class F>
 struct Run {
   F f;
   Philox stream;

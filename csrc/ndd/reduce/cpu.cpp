@@ -80,6 +80,7 @@ void finish_row(const Finisher& finisher, const void* totals, int64_t n, bool cu
     const Finisher finish = finisher;
     const int64_t count = n;
     for (int64_t k = 0; k < count; ++k) to[k] = static_cast<Out>(finish.value(static_cast<double>(from[k])));
+    // A loop of its own, so that the one above stays short. NaN, which no integer is, becomes 0.
     if (!cut) return;
     for (int64_t k = 0; k < count; ++k) to[k] = to[k] == to[k] ? std::trunc(to[k]) : Out{};
   });
@@ -124,6 +125,7 @@ void fold_sample(Fold fold, const Reduction& shape, const void* in, DType dtype,
 void reduce_sample(Fold fold, const Reduction& shape, const Finisher& finisher, const void* in, DType in_dtype, Centers centers, void* out,
                    DType out_dtype) {
   const DType type = total_dtype(fold, in_dtype);
+  // Nothing to compute: whole sums and elements of the input are only converted.
   const bool exact = type == DType::uint64 || is_extreme(fold);
   // Integer sums are signed if the elements are.
   const DType from = fold == Fold::sum && exact && is_signed_dtype(in_dtype) ? DType::int64 : type;

@@ -225,7 +225,9 @@ __global__ void __launch_bounds__(kThreads) fold_kernel(const __grid_constant__ 
           const T* const from = static_cast<const T*>(sample.in) + start;
           for (int64_t e = begin; e < end;) {
             auto local = fold.template start<T>();
+            // Narrow integers are summed in 32 bits: after so many elements the sum moves to the wide total, before it could overflow.
             const int64_t stop = min(end, e + kMaxTaken * team);
+            // One reduced axis needs no division to find the next element.
             if (straight) {
 #pragma unroll 4
               for (; e < stop; e += team) fold.template take<T>(local, from[e * stride], center);
@@ -240,14 +242,17 @@ __global__ void __launch_bounds__(kThreads) fold_kernel(const __grid_constant__ 
       if (team > 1) {
         shared[threadIdx.x] = total;
         __syncthreads();
+        // A tree in a fixed order, so that equal shapes give equal bits.
         for (int half = team / 2; half > 0; half /= 2) {
           if (member < half) shared[threadIdx.x] = fold.merge(shared[threadIdx.x], shared[threadIdx.x + half]);
           __syncthreads();
         }
+        // The barrier after it: the next unit writes the same memory.
         total = shared[threadIdx.x - member];
         __syncthreads();
       }
       if (member == 0 && unit < units) {
+        // Of a chunk of an output; merge_kernel adds the chunks in order. Atomic additions would add them in another order each time.
         if (partials) partials[sample.first_partial + unit] = total;
         else fold.store(sample, total, types, o);
       }
@@ -286,6 +291,7 @@ inline void merge_samples(std::vector<GpuSample>& samples, const GpuTypes& types
   Reduction& shape = merged.shape;
   const int64_t volume = shape.outputs * shape.count, in_step = volume * item_bytes(types.in), out_step = shape.outputs * item_bytes(types.out);
   const int64_t center_step = merged.centers * item_bytes(types.center), count = static_cast<int64_t>(samples.size());
+  // No room for another axis, or a center that is the same for all outputs of a sample and so cannot follow the samples.
   if (volume == 0 || shape.kept == Reduction::kMaxDims || (merged.center && merged.centers != shape.outputs)) return;
   const auto lies_behind = [](const void* at, const void* first, int64_t bytes) { return static_cast<const char*>(first) + bytes == at; };
   for (int64_t i = 0; i < count; ++i) {
@@ -295,6 +301,7 @@ inline void merge_samples(std::vector<GpuSample>& samples, const GpuTypes& types
         (merged.center && !lies_behind(sample.center, merged.center, i * center_step)))
       return;
   }
+  // Where the last kept axis goes through the whole sample, samples continue it, and it only becomes longer.
   const int last = shape.kept - 1;
   if (last >= 0 && shape.kept_extent[last] * shape.kept_stride[last] == volume) {
     shape.kept_extent[last] *= count;
@@ -319,9 +326,12 @@ void launch_gpu(const char* op, std::vector<GpuSample> samples, const Fold& fold
     side_by_side = side_by_side || (sample.shape.kept > 0 && sample.shape.kept_stride[0] == 1 && sample.shape.kept_extent[0] >= 32);
   }
   if (outputs == 0) return;
+  // From the most special to the general kernel: many short groups side by side, whole rows, anything else.
   if (in_groups(samples, types)) return launch_groups(op, samples, fold, types);
   if (in_rows(samples)) return launch_rows(op, std::move(samples), fold, types);
+  // Outputs that lie side by side keep neighboring threads on neighboring bytes. Otherwise a larger team reads a longer stretch together.
   const int team = elements <= 64 || side_by_side ? 1 : elements <= 2048 ? 32 : kThreads;
+  // As many chunks as keep the device busy, but none shorter than 64 elements per thread, where merging would take longer than folding.
   const int64_t wanted = std::max<int64_t>(1, kChunkThreads / (all * team)), most = std::max<int64_t>(1, elements / (64 * team));
   const int64_t chunks = std::min({wanted, most, int64_t{4096}}), chunk = std::max<int64_t>(1, (elements + chunks - 1) / chunks);
   int64_t partials = 0;

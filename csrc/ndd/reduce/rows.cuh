@@ -163,6 +163,7 @@ __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& samp
   for (int v = thread < threads ? thread : end; v < end; v += kRowLoads * threads) {
     Part parts[kRowLoads];
 #pragma unroll
+    // All loads first, so that they are under way together; past the end the last vector is loaded once more and not taken.
     for (int k = 0; k < kRowLoads; ++k) parts[k] = Part::load(own + min(v + k * threads, end - 1));
 #pragma unroll
     for (int k = 0; k < kRowLoads; ++k)
@@ -218,6 +219,7 @@ __global__ void __launch_bounds__(kRowThreads, kRowBlocks)
       team.wait();
       // Halving 192 = 64 * 3 threads ends with three totals per channel, halving 32 with one.
       const int rest = size == kRowThreads ? 3 : 1;
+      // A tree in a fixed order: the same bits in every run.
       for (int half = size / 2 * channels; half >= rest * channels; half /= 2) {
         for (int n = thread; n < half; n += size) totals[n] = fold.merge(totals[n], totals[n + half]);
         team.wait();
@@ -259,6 +261,7 @@ void launch_rows(const char* op, std::vector<GpuSample> samples, const Fold& fol
     rows = std::max(rows, sample.rows);
     longest = std::max(longest, (sample.shape.count * sample.channels + width - 1) / width);
   }
+  // By the longest row, because the slowest team ends the kernel.
   const int size = longest <= kShortVectors ? 32 : kRowThreads;
   // Two waves of blocks on an H100, each thread with at least eight vectors. More would spend their time on starting and on merging.
   const int64_t wanted = std::max<int64_t>(2 * step, (vectors / (2 * kRowBlocks * kChunkMultiprocessors) + step - 1) / step * step);
@@ -281,6 +284,7 @@ void launch_rows(const char* op, std::vector<GpuSample> samples, const Fold& fol
   auto* const finished = max_chunks > 1 ? reinterpret_cast<uint32_t*>(static_cast<char*>(buffer.data()) + total_bytes) : nullptr;
   const auto count = static_cast<int64_t>(samples.size());
   const cudaStream_t stream = current_cuda_stream();
+  // The counters begin at 0; totals are written before they are read.
   if (finished) check_cuda(cudaMemsetAsync(finished, 0, counter_bytes, stream), op);
   // Warps take several rows each, in a single wave.
   const int64_t most_blocks = size == 32 ? std::max<int64_t>(1, kRowBlocks * multiprocessors() / count) : 1 << 16;

@@ -104,6 +104,7 @@ int64_t choose_tile(ByteSample& s, const ByteTable& vertical, const ByteTable& h
     // High tiles first: rows next to each other share most of their mixed source rows.
     for (int rows = 2; rows >= 0; --rows) {
       for (int columns = 3; columns >= 0; --columns) {
+        // A tile twice as wide pays only if the image is wider than the narrower one.
         const bool is_needed = columns == 0 || s.horizontal.out > 4 << columns;
         if (!is_needed || horizontal.words[columns] > resample_gpu::kStagePitch) continue;
         const int64_t bytes = s.cut(3 + columns, 8 << rows, vertical.words[rows], channels, parts);
@@ -170,11 +171,13 @@ std::vector<ResampleJob> launch_float_tiles(const char* op, const std::vector<Re
     }
     const AxisTable* const axes[2] = {&v, &h};
     for (int a = 0; a < 2; ++a) {
+      // The images of a batch usually become equally large: their tables are stored once.
       if (tables[a].axis.most > 0 && same_axis(placed[a], axes[a]->axis)) continue;
       placed[a] = axes[a]->axis;
       tables[a].append(*axes[a], numbers, weights);
     }
     FloatSample s{job.in, job.out, job.outer, tables[0].axis, tables[1].axis, static_cast<int32_t>(job.channels)};
+    // A tile reads consecutive rows, so the starts must not decrease.
     const int64_t bytes = tables[0].in_order ? choose_tile(s, tables[0]) : 0;
     if (bytes == 0) {
       others.push_back(job);
@@ -185,6 +188,7 @@ std::vector<ResampleJob> launch_float_tiles(const char* op, const std::vector<Re
     tiles = std::max<int64_t>(tiles, s.tiles);
     planes = std::max(planes, s.planes);
   }
+  // Tables are uploaded only if a kernel reads them.
   if (samples.empty()) return others;
   const CudaTable<int32_t> number_table(numbers);
   const CudaTable<float> weight_table(weights);
@@ -249,6 +253,7 @@ std::vector<size_t> launch_byte_tiles(const char* op, const std::vector<Resample
       continue;
     }
     if (normalizations != nullptr) s.normalization = normalizations[k];
+    // One launch for each kernel that the batch needs: channels and parts are template parameters.
     Kind& kind = kinds[2 * (channels - 1) + parts - 1];
     kind.samples.push_back(s);
     kind.bytes = std::max(kind.bytes, bytes);
@@ -291,6 +296,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& all_jo
     const AxisTable* table[3];
     for (int a = 0; a < 3; ++a) table[a] = &axis_table(a, job.axes[a]);
     const bool flat = job.axes[0].in == 1 && job.axes[0].out == 1;
+    // The order matters for bytes, which are rounded in between.
     const bool swapped = flat && changes(*table[1]) && changes(*table[2]) && height_first(*table[1], *table[2]);
     // Axes: depth 0, height 1, width 2.
     const int order[3] = {swapped ? 1 : 2, swapped ? 2 : 1, 0};
@@ -323,6 +329,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& all_jo
       p.pass.stride = t.stride;
       p.pass.precision = t.precision;
       p.pass.copies = t.most == 1;
+      // Lines along the axis: all axes in front of it count them, those after it are its elements.
       int64_t outer = job.outer;
       for (int b = 0; b < a; ++b) outer *= extents[b];
       p.pass.lines = outer;
@@ -390,6 +397,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& all_jo
         const KernelTable<Pass> table(passes);
         const auto count = static_cast<int64_t>(passes.size());
         const dim3 grid = batch_grid(most, kThreads, count, 1 << 20);
+        // Numbers of 32 bits where they suffice, because a 64-bit division takes many instructions.
         const auto kernel = most < int64_t{1} << 31 ? pass_kernel<uint32_t> : pass_kernel<int64_t>;
         kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, from_input ? in : between, to_output ? out : between);
       }

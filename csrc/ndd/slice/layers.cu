@@ -74,6 +74,7 @@ __device__ int clamped(int64_t position) { return static_cast<int>(max(int64_t{I
 // The strip of box `tried` in a row; empty if it does not meet [start, stop).
 __device__ Strip find_strip(const Box& box, const char* in, const uint32_t (&at)[kMaxLeading], int leading, int start, int stop) {
   bool meets = box.row_begin < stop && box.row_end > start;
+  // Relative to position 0 of the row, which may lie in front of the input: only positions within the strip are read.
   int64_t from = box.origin - box.row_begin;
 #pragma unroll
   for (int d = 0; d < kMaxLeading; ++d) {
@@ -96,6 +97,7 @@ __device__ Loaded load_strip(const Strip& strip, int at, uint32_t bits, const un
     return loaded;
   }
   const char* const from = strip.in + at;
+  // Two aligned loads instead of sixteen bytes, if both lie within what the layer may read.
   const int shift = misalignment(from), begin = at - shift;
   if (begin >= strip.low && begin + (shift == 0 ? kVector : 2 * kVector) <= strip.high) {
     loaded.a = load_vector(from - shift);
@@ -128,6 +130,7 @@ __global__ void __launch_bounds__(kThreads, 3)
 #pragma unroll
       for (int d = kMaxLeading - 1; d >= 0; --d) {
         if (d >= shape.leading) continue;
+        // The outermost axis needs no division: what is left is its position.
         const uint32_t outer = d == 0 ? 0 : rest / shape.extent[d];
         at[d] = rest - outer * shape.extent[d];
         rest = outer;
@@ -148,6 +151,7 @@ __global__ void __launch_bounds__(kThreads, 3)
       const uint32_t channel = shape.channel < 0 ? 0 : shape.channel == 0 ? at[0] : shape.channel == 1 ? at[1] : at[2];
       const unsigned char* const fills = reinterpret_cast<const unsigned char*>(fill_rows.data()) + stack.fills + channel * shape.step;
       char* const out = stack.out + static_cast<int64_t>(row) * shape.row_bytes;
+      // Writes are aligned; reads are not, because each layer has another misalignment.
       const int before = misalignment(out + start);
       for (int base = start - before; base < stop; base += kInFlight * 32 * kVector) {
         Loaded loaded[kInFlight] = {};
@@ -166,6 +170,7 @@ __global__ void __launch_bounds__(kThreads, 3)
             const uint32_t bits = wanted[k] & bits_within(first, from.begin, from.end);
             if (bits == 0) continue;
             const Loaded part = load_strip(from, first, bits, fills, shape.period);
+            // A layer that covers the whole vector is not blended, so its loads need not arrive before the next ones are issued.
             if (bits == written[k]) loaded[k] = part;
             else loaded[k] = {blended(part.value(), loaded[k].value(), bits), {0, 0, 0, 0}, 0};
             wanted[k] &= ~bits;
@@ -174,6 +179,7 @@ __global__ void __launch_bounds__(kThreads, 3)
 #pragma unroll
         for (int k = 0; k < kInFlight; ++k) {
           char* const to = out + base + (k * 32 + lane) * kVector;
+          // Beside the vectors at the ends of a segment, whose neighbors other warps write.
           if (written[k] == 0xFFFFu) __stwb(reinterpret_cast<uint4*>(to), loaded[k].value());
           else store_bytes(to, loaded[k].value(), written[k]);
         }
@@ -196,6 +202,7 @@ struct Tables {
 Box box_of(const Layer& layer, int64_t item, int axis, int64_t inner, int64_t row_bytes, const std::vector<int>& leading, int ndim) {
   Box box{};
   int64_t least = 0, greatest = 0;
+  // The lowest and the highest element that the layer shows; mirrored axes reach toward lower addresses.
   for (int d = 0; d < ndim; ++d) (layer.stride[d] < 0 ? least : greatest) += (layer.end[d] - layer.begin[d] - 1) * layer.stride[d] * item;
   box.origin = layer.origin * item;
   box.low = box.origin + least;
@@ -214,6 +221,7 @@ Box box_of(const Layer& layer, int64_t item, int axis, int64_t inner, int64_t ro
 void add_fills(Tables& tables, const std::vector<float>& fills, DType dtype) {
   const int64_t item = item_bytes(dtype), period = static_cast<int64_t>(fills.size()) * item;
   const size_t first = tables.fills.size();
+  // A vector may begin at any byte of the period and is loaded as two.
   tables.fills.resize(first + (period + 3 * kVector - 1) / kVector + 1);
   auto* const bytes = reinterpret_cast<unsigned char*>(tables.fills.data() + first);
   for (size_t c = 0; c < fills.size(); ++c) store_element(fills[c], bytes, dtype, static_cast<int64_t>(c));
@@ -227,6 +235,7 @@ bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
   const int64_t item = item_bytes(dtype);
   std::vector<const Layer*> used;
   for (const Layer& layer : layers.layers) {
+    // Fills of its own: the row has room for those of the stack only.
     if (layer.fills != 0) return false;
     bool empty = false;
     for (int d = 0; d < layers.ndim; ++d) empty = empty || layer.begin[d] >= layer.end[d];
@@ -238,6 +247,7 @@ bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
   const auto contiguous = [&](int d) {
     return every([&](const Layer& layer) { return layer.in == nullptr || layer.stride[d] == inner || layer.end[d] - layer.begin[d] <= 1; });
   };
+  // The fills differ along the channels: these stay an axis of their own unless they are the last one, whose fills then repeat within the row.
   const auto in_row = [&](int d) { return d != layers.channel || d == layers.ndim - 1; };
   // Axes that every layer covers completely join the row, from the last one outward.
   while (left > 0 && in_row(left - 1) && contiguous(left - 1) &&
@@ -261,6 +271,7 @@ bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
   const int64_t segments = (row_bytes + kSegment - 1) / kSegment;
   const int64_t period = (layers.channel >= left ? layers.extent[layers.channel] : 1) * item;
   if (rows == 0 || row_bytes == 0) return true;
+  // Positions, segments and phases of fills are 32-bit numbers in the kernel.
   if (row_bytes > INT32_MAX - 2 * kSegment || rows > INT32_MAX / (2 * segments) || period > INT32_MAX / (2 * kVector)) return false;
   std::vector<int64_t> together(left > 0 ? layers.extent[0] : 1);  // the number of layers at each position of the first axis
   std::vector<Box> boxes;
@@ -269,6 +280,7 @@ bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
     boxes.push_back(box_of(*layer, item, axis, inner, row_bytes, leading, layers.ndim));
     tables.inputs.push_back(static_cast<const char*>(layer->in));
     const int64_t end = left > 0 ? layer->end[0] : 1;
+    // A warp holds one strip per lane, so no row may meet more than 32 layers. Counted along the first axis only: a bound, not the exact number.
     for (int64_t k = left > 0 ? layer->begin[0] : 0; used.size() > kMaxLayers && k < end; ++k)
       if (++together[k] > kMaxLayers) return false;
   }
@@ -329,6 +341,7 @@ __global__ void run_layers_gpu(const LayersTable* samples, int64_t count, const 
         at[d] = rest - outer * s.extent[d];
         rest = outer;
       }
+      // From the top down: the first layer that contains the element is the one that is seen. The lowest covers everything.
       int64_t k = s.first + s.count - 1;
       while (k > s.first && !layers[k].contains(at, s.ndim)) --k;
       const Layer& layer = layers[k];
@@ -363,6 +376,7 @@ void run_layers_cuda(const std::string& op, const std::vector<Layers>& stacks, D
     fills.insert(fills.end(), stack.fills.begin(), stack.fills.end());
   }
   if (most == 0) return;
+  // An empty table has no address.
   if (fills.empty()) fills.push_back(0.0f);
   const CudaTable<LayersTable> rows(table);
   const CudaTable<Layer> boxes(layers);

@@ -71,6 +71,7 @@ struct Axis {
 };
 
 // The axes that remain after dropping those of extent 1 and merging contiguous ones; at least one. The channel axis is never merged.
+// An output that lies outside the input along any axis has nothing inside: the last axis then says so for all.
 inline int merged_axes(const Slice& slice, Axis* axes) {
   int count = 0;
   bool outside = false;
@@ -80,6 +81,7 @@ inline int merged_axes(const Slice& slice, Axis* axes) {
     if (axis.extent == 1) continue;
     Axis* outer = count > 0 ? &axes[count - 1] : nullptr;
     const bool full = axis.begin == 0 && axis.end == axis.extent;
+    // A window that covers the inner axis completely is a window of the merged axis; a narrower one would have gaps in it.
     if (outer && full && !axis.channel && !outer->channel && outer->in == axis.extent * axis.in && outer->out == axis.extent * axis.out)
       *outer = {outer->extent * axis.extent, axis.in, axis.out, outer->begin * axis.extent, outer->end * axis.extent, false};
     else axes[count++] = axis;
@@ -96,6 +98,7 @@ inline int64_t merge_pixel(Axis* axes, int& count, uintptr_t in, uintptr_t out, 
   if (count < 2 || last.in != 1 || last.out != 1 || last.begin != 0 || last.end != n || last.channel) return item;
   if ((bytes != 2 && bytes != 4 && bytes != 8) || in % bytes != 0 || out % bytes != 0) return item;
   if (std::any_of(axes, axes + count - 1, [&](const Axis& a) { return a.in % n != 0 || a.out % n != 0; })) return item;
+  // From now on strides count items of a whole pixel.
   for (Axis* a = axes; a != axes + count - 1; ++a) a->in /= n, a->out /= n;
   --count;
   return bytes;
@@ -107,6 +110,7 @@ inline void set_readable(Plan& plan, const Axis* axes, int count, int64_t item) 
   int64_t least = 0, most = 0;
   for (const Axis* a = axes + plan.batched; a != axes + count; ++a) {
     if (a->begin >= a->end) return;
+    // A mirrored axis has a negative stride, so that its last position has the lowest address.
     const int64_t first = a->begin * a->in, last = (a->end - 1) * a->in;
     least += std::min(first, last);
     most += std::max(first, last);
@@ -125,6 +129,7 @@ inline bool find_row(const Axis* axes, int count, int& row, int& pixel) {
     for (int d = 0; d < row; ++d)
       if (axes[d].in == 1 && axes[d].extent <= kMaxPixel) pixel = d;  // channels last in the input only
   }
+  // Elements further apart would fill the stage with bytes that are not used.
   return std::abs(axes[row].in) <= kMaxPitch && axes[row].extent >= kLeastRow && !axes[row].channel;
 }
 
@@ -140,6 +145,7 @@ inline bool add_row_axis(Plan& plan, const Axis& axis, int64_t in_item, int64_t 
 // single element.
 inline bool find_planes(const Axis* axes, int count, int64_t item, int& row, int& column, int& pixel) {
   const Axis& last = axes[count - 1];
+  // Whole pixels are moved together only if they are contiguous on both sides.
   const bool pixels = count >= 3 && last.extent <= kMaxPixel && last.in == 1 && last.out == 1 && last.begin == 0 && last.end == last.extent;
   const int64_t elements = pixels ? last.extent : 1;
   pixel = pixels ? count - 1 : -1;
@@ -147,6 +153,7 @@ inline bool find_planes(const Axis* axes, int count, int64_t item, int& row, int
   column = -1;
   for (int d = 0; d < row; ++d)
     if (axes[d].in == elements) column = d;
+  // Narrower planes would leave most lanes of a tile idle.
   return column >= 0 && elements * item <= kMaxPlanePixel && axes[column].extent >= kPlaneRows / 4 && axes[row].extent >= kPlaneRows / 4 &&
          axes[row].out == elements && !axes[row].channel;
 }
@@ -173,6 +180,7 @@ inline bool set_groups(Plan& plan, int64_t together) {
   int64_t units = plan.tiles;
   for (int d = 0; d < plan.row_axes; ++d) {
     const uint32_t extent = plan.axes[d].extent;
+    // Only rows along the last axis are grouped: their distance is the same within a group.
     if (d == plan.row_axes - 1) {
       plan.group = d == plan.channel ? 1 : static_cast<uint32_t>(std::clamp<int64_t>(together, 1, extent));
       plan.groups = (extent + plan.group - 1) / plan.group;
@@ -180,6 +188,7 @@ inline bool set_groups(Plan& plan, int64_t together) {
     } else {
       units *= extent;
     }
+    // Checked after each factor, so that the product cannot overflow.
     if (units > INT32_MAX) return false;
   }
   plan.units = static_cast<uint32_t>(units);
@@ -200,6 +209,7 @@ inline void set_row(Plan& plan, const Axis& along, int64_t in_item, int64_t out_
 inline bool plan_copy(Plan& plan, const Axis* axes, int count, int64_t item) {
   if (!add_row_axes(plan, axes, count, count - 1, -1, -1, item, item)) return false;
   set_row(plan, axes[count - 1], item, item);
+  // In bytes, whatever the type: copying needs no elements.
   plan.length *= item;
   plan.begin *= item;
   plan.end *= item;
@@ -233,9 +243,11 @@ inline bool plan_rows(Plan& plan, const Axis* axes, int count, int row, int pixe
       row_pixel = p.extent;
     } else {
       runs = p.extent;
+      // The elements of a pixel lie in runs of their own, which share the stage; each begins at a multiple of 16 bytes.
       run = kRunBytes / runs / 16 * 16 - kMisaligned;
     }
   }
+  // The reciprocal, rounded up: the upper half of its product with a number below 2^16 is the exact quotient, without a division on the GPU.
   plan.inverse = plan.pixel > 1 ? 0xFFFFFFFFu / static_cast<uint32_t>(plan.pixel) + 1 : 0;
   const int64_t pitch = std::abs(plan.in_step), rest = run - row_pixel * in_item;
   if (!set_tiles(plan, pitch > 0 ? rest / pitch + 1 : kRowBytes)) return false;
@@ -264,6 +276,7 @@ inline Kind make_plan(const Slice& slice, int64_t in_item, int64_t out_item, int
     return add() ? kind : Kind::general;
   };
   const Axis& last = axes[count - 1];
+  // From the cheapest kind to the most general one; the first that fits is taken.
   if (slice.copies && last.in == 1 && last.out == 1 && last.extent >= kLeastRow && !last.channel) {
     row = count - 1;
     return planned(Kind::copy, [&] { return plan_copy(plan, axes, count, in_item); });

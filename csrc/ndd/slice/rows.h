@@ -42,6 +42,7 @@ inline constexpr ReverseOrder<64> kReverse64;
 // beyond its items, and the next one overwrites the excess.
 __attribute__((target("avx2"))) inline int64_t reverse_16(const char* src_end, char* dst, int64_t bytes, int64_t item) {
   const __m128i order = _mm_load_si128(reinterpret_cast<const __m128i*>(kReverse16.order[item]));
+  // Whole items only: a pixel of three bytes must not be cut at the end of a vector.
   const int64_t step = 16 / item * item;
   int64_t left = bytes;
   for (; left >= 16; left -= step, src_end -= step, dst += step)
@@ -55,6 +56,7 @@ __attribute__((target("avx2"))) inline int64_t reverse_32(const char* src_end, c
   int64_t left = bytes;
   for (; left >= 32; left -= 32, src_end -= 32, dst += 32) {
     const __m256i halves = _mm256_shuffle_epi8(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(src_end - 32)), order);
+    // The shuffle reverses within each half; exchanging the halves completes it.
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(dst), _mm256_permute2x128_si256(halves, halves, 1));
   }
   return bytes - left;
@@ -79,6 +81,7 @@ inline bool has_byte_permutation() {
 // because a line written partly this way is read from memory after all: 16 images of 256x320x3 floats with a border of one pixel took 4.2 ms instead
 // of 1.0.
 __attribute__((target("avx2"))) inline void stream_bytes(const char* src, char* dst, int64_t n) {
+  // Up to the first whole line of the destination.
   const int64_t head = std::min<int64_t>(n, -reinterpret_cast<intptr_t>(dst) & 63);
   std::memcpy(dst, src, head);
   int64_t i = head;
@@ -230,8 +233,10 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi"))) inline void mirror_rows_6
   constexpr __mmask64 kAll = ~__mmask64{0};
   const __m512i order = _mm512_load_si512(kReverse64.order[item]);
   const int64_t step = 64 / item * item, whole = bytes < 64 ? 0 : (bytes - 64) / step + 1, rest = bytes - whole * step;
+  // The permutation leaves its items at the beginning of the vector: `high` selects what is read, `low` what is written.
   const __mmask64 low = rest > 0 ? kAll >> (64 - rest) : 0, high = rest > 0 ? kAll << (64 - rest) : 0;
   const bool forward = step == 64;  // otherwise a store writes beyond its items
+  // The hardware follows rows that are read in the order of the memory.
   const bool foreseen = ahead == 0 || (forward && in_step > 0);
   for (int64_t r = 0; r < rows; ++r, end += in_step, dst += out_step) {
     if (!foreseen) fetch(end - bytes + ahead, bytes);
@@ -274,6 +279,7 @@ inline void move_items(const char* src, int64_t in_step, char* dst, int64_t out_
     int64_t done = has_byte_permutation() ? reverse_64(src + bytes, dst, n * bytes, bytes)
                    : 16 % bytes == 0      ? reverse_32(src + bytes, dst, n * bytes, bytes)
                                           : 0;
+    // Shorter vectors for what is left, before single items.
     done += reverse_16(src + bytes - done, dst + done, n * bytes - done, bytes);
     src -= done, dst += done, n -= done / bytes;
   }
@@ -306,6 +312,7 @@ inline bool streams(int64_t output_bytes) {
 
 inline void move_streamed(const char* src, int64_t in_step, char* dst, int64_t n, int64_t bytes) {
 #if defined(__x86_64__)
+  // Items in another order are collected in the L1 cache first: only whole lines bypass the caches.
   if (in_step == bytes) return stream_bytes(src, dst, n * bytes);
   constexpr int64_t kStaged = 4096;
   alignas(64) char staged[kStaged];
@@ -364,6 +371,7 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) inline void split_
   // 12 bytes to each lane, with the lanes reversed if mirrored
   const __m512i spread = planes.mirrored ? _mm512_setr_epi32(9, 10, 11, 0, 6, 7, 8, 0, 3, 4, 5, 0, 0, 1, 2, 0)
                                          : _mm512_setr_epi32(0, 1, 2, 0, 3, 4, 5, 0, 6, 7, 8, 0, 9, 10, 11, 0);
+  // The last group overlaps the one before it: there is no rest to compute pixel by pixel.
   for (int64_t x = 0; x < n; x = x + 32 <= n || x + 16 == n ? x + 16 : n - 16) {
     const __m512i bytes = _mm512_maskz_loadu_epi32(0x0fff, src + (planes.mirrored ? -3 * (x + 15) : 3 * x));
     const __m512i pixels = _mm512_maskz_permutexvar_epi32(kAll, spread, bytes);

@@ -133,6 +133,7 @@ __device__ void stage_rows(const Tile& tile, uint4* stage, int lane) {
     const int at = 16 * (u - run * units) - misalignment(source);
     const uint32_t wanted = tile.shown(row) > 0 && (runs == 1 || (c >= first && c < tile.pixel_end)) ? bits_within(at, 0, span) : 0u;
     if (wanted == 0) continue;
+    // A whole unit is read only inside the readable range; at its ends, byte by byte what is wanted.
     if (source + at >= tile.low && source + at + 16 <= tile.high) stage[u] = load_vector(source + at);
     else stage[u] = load_bytes(source + at, wanted);
   }
@@ -162,6 +163,7 @@ struct Staged {
   __device__ void write_plane(Out* to, int c, int lane) const {
     const int from = offset(c), count = tile.count;
     const auto values = f.values(channel(c));
+    // Whole rows take no comparison per element; with a step of 0 they need a single load as well.
     if (whole && step == 0) {
       write_repeated(to, count, lane, f(load(from), values));
     } else if (whole) {
@@ -247,6 +249,7 @@ __global__ void __launch_bounds__(kThreads, 4)
                              (tile.run == 0 ? misalignment(low + shift) - shift : 0) - (tile.begin * step + back),
                              static_cast<unsigned int>(reinterpret_cast<uintptr_t>(low)),
                              shown == tile.count && tile.pixel_begin == 0 && tile.pixel_end == pixel};
+      // Chosen by the output alone: the order of elements in the stage costs nothing, but writes must be consecutive for the lanes of a warp.
       if (tile.out_step == sizeof(Out)) {
 #pragma unroll 1
         for (int c = 0; c < pixel; ++c) staged.write_plane(reinterpret_cast<Out*>(out + c * tile.pixel_out), c, lane);
@@ -269,6 +272,7 @@ __device__ void general_element(const Slice& s, const Channel* channels, DType i
   bool inside = true;
   for (int d = s.ndim - 1; d >= 0; --d) {
     const Index extent = static_cast<Index>(s.extent[d]), outer = rest / extent;
+    // The position along this axis, without a second division for the remainder.
     const int64_t at = rest - outer * extent;
     rest = outer;
     inside = inside && at >= s.begin[d] && at < s.end[d];
@@ -328,6 +332,7 @@ std::vector<unsigned long long> fill_bits(const std::vector<Channel>& channels, 
   for (const Channel& channel : channels) {
     for_dtype(dtype, [&](auto tag) {
       using T = typename decltype(tag)::type;
+      // The same bits whether the kernel moves one byte or eight: the fill repeats.
       const T value = saturate<T>(channel.fill);
       unsigned long long word = 0;
       for (size_t at = 0; at < 8; at += sizeof(T)) std::memcpy(reinterpret_cast<char*>(&word) + at, &value, sizeof(T));

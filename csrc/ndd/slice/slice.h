@@ -56,6 +56,7 @@ struct Slice {
 
   // Appends an axis: the window [start, start + extent) of an input axis.
   void add_axis(int64_t extent_, int64_t in_extent, int64_t in_stride, int64_t start, bool mirrored) {
+    // In positions of the output: where the input begins and ends in the window, seen from the other side if it is mirrored.
     const int64_t first = mirrored ? start + extent_ - in_extent : -start, last = mirrored ? start + extent_ : in_extent - start;
     origin += (mirrored ? start + extent_ - 1 : start) * in_stride;
     extent[ndim] = extent_;

@@ -97,6 +97,7 @@ NDD_ALWAYS_INLINE inline void move_block(const Plane& p, int64_t r, int64_t c, i
   constexpr int n = kVector / sizeof(T);
   Vector<T> v[n];
   for (int i = 0; i < n; ++i) {
+    // Rows that are not there are zeros, which move_block does not store.
     if (i < rows) std::memcpy(&v[i], p.src + (r + i) * p.in_step + c * sizeof(T), kVector);
     else v[i] = Vector<T>{};
   }
@@ -124,6 +125,7 @@ void split_columns(const Plane& plane) {
     constexpr int64_t n = kVector / sizeof(T);
     const Plane p = plane;
     int64_t r = 0;
+    // As long as the vector of the last row stays inside the plane.
     for (; (r + n - 1) * p.in_step + kVector <= p.rows * p.in_step; r += n) move_block<T>(p, r, 0, n, p.cols);
     done = r;
   });

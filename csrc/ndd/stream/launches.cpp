@@ -11,6 +11,7 @@
 
 #include "ndd/kernel.h"
 #include "ndd/python_interface.h"
+#include "ndd/stream/owned.h"
 #include "ndd/stream/scheduler.h"
 
 #ifdef USE_CUDA
@@ -113,21 +114,18 @@ void upload_values(const Tensor& values, const MaybeTensor& pinned, const Tensor
 
 namespace detail {
 
-bool queue_launch([[maybe_unused]] Boxed* kernel, [[maybe_unused]] const char* const* types, [[maybe_unused]] uint64_t* stack,
+void queue_launch([[maybe_unused]] Boxed* kernel, [[maybe_unused]] const char* const* types, [[maybe_unused]] uint64_t* stack,
                   [[maybe_unused]] uint64_t arguments) {
 #ifdef USE_CUDA
-  if (!next_place) return false;
   Place place = std::move(*next_place);
   next_place.reset();
+  launch_waits = false;
   // References of the operation's own: the kernel's end on the thread that runs it, where the last one would need the GIL.
   std::vector<Tensor> tensors;
   std::vector<uint64_t> kept(stack, stack + arguments);
   for (size_t k = 0; k < kept.size(); ++k) kept[k] = visit(types[k], kept[k], [&](const Tensor& tensor) { tensors.push_back(tensor); });
   const OperationPtr previous = std::move(place.previous);
   queue_call(Launch(std::move(place), kernel, types, std::move(kept)), std::move(tensors), previous);
-  return true;
-#else
-  return false;
 #endif
 }
 
@@ -144,10 +142,16 @@ NDD_EXPORT(keep, void, ndd_queue_launch, (int device, void* stream, void* done, 
   ndd::next_place = std::make_unique<ndd::Place>();
   *ndd::next_place = {device, stream, done, {events, events + count}, {}};
   if (previous != nullptr) ndd::next_place->previous = *static_cast<ndd::OperationPtr*>(previous);
+#ifdef USE_CUDA
+  ndd::launch_waits = true;
+#endif
 }
 
 // Forgets the announcement if the kernel was not called.
-NDD_EXPORT(keep, void, ndd_queue_no_launch, ()) { ndd::next_place.reset(); }
+NDD_EXPORT(keep, void, ndd_queue_no_launch, ()) {
+  ndd::next_place.reset();
+  ndd::launch_waits = false;
+}
 
 // Whether a call waits for Python functions, directly or through its inputs.
 NDD_EXPORT(keep, int, ndd_waits_for_python, (void* handle)) { return ndd::scheduler().waits_for_python(*static_cast<ndd::OperationPtr*>(handle)); }

@@ -12,6 +12,7 @@
 namespace ndd {
 
 thread_local void* unowned_call = nullptr;
+thread_local bool plan_waits = false, launch_waits = false;
 
 namespace {
 

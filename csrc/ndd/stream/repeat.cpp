@@ -3,7 +3,7 @@
 // runs the kernel as a call from Python would. Everything happens in a single call of torch's dispatcher because, with cold caches, each dispatcher
 // call takes 70 us (torch.empty included) and each tensor attribute that Python reads takes 20.
 //
-// A plan is recorded once: ndd_plan announces it, the next kernel call on the thread is captured instead of run (kept_for_repeating), and
+// A plan is recorded once: ndd_plan announces it, the next kernel call on the thread is captured instead of run (keep_for_plan), and
 // ndd_plan_made returns the result. For a GPU, Python has already made the right stream current.
 #include <algorithm>
 #include <memory>
@@ -193,12 +193,14 @@ Again again_on_stream(int64_t address, const MaybeTensor& first, const MaybeTens
 
 }  // namespace
 
-void forget_plan() { draft.reset(); }
+void forget_plan() {
+  draft.reset();
+  plan_waits = false;
+}
 
 namespace detail {
 
-bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments) {
-  if (!draft) return false;
+void keep_for_plan(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_t arguments) {
   auto plan = std::make_shared<Plan>();
   plan->kernel = kernel;
   // Every argument is taken, even if the plan turns out to be useless: the dispatcher has handed over their references.
@@ -224,7 +226,6 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
   }
   plan->packed = draft->packed;
   if (repeatable && plan->output) draft->plan = std::move(plan);
-  return true;
 }
 
 }  // namespace detail
@@ -234,6 +235,7 @@ bool kept_for_repeating(Boxed* kernel, const char* const* types, uint64_t* stack
 // of the call (-2: the output). `fits` says for each tensor which sizes fit (Fit). `packed` is the tensor with the shapes of a packed output, or -1.
 NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* fits, int64_t tensor_count, int64_t packed)) {
   ndd::draft = std::make_unique<ndd::Draft>();
+  ndd::plan_waits = true;
   ndd::draft->places.assign(places, places + 2 * count);
   ndd::draft->packed = packed;
   for (int64_t k = 0; k < tensor_count; ++k) ndd::draft->fits.push_back(static_cast<ndd::Fit>(fits[k]));
@@ -243,6 +245,7 @@ NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const in
 // repeated.
 NDD_EXPORT(keep, void*, ndd_plan_made, (void* other)) {
   const std::unique_ptr<ndd::Draft> draft = std::move(ndd::draft);
+  ndd::plan_waits = false;
   if (!draft || !draft->plan) return nullptr;
   if (other != nullptr) draft->plan->other = *static_cast<ndd::PlanPtr*>(other);
   return new ndd::PlanPtr(std::move(draft->plan));

@@ -196,7 +196,7 @@ NDD_EXPORT(keep, void, ndd_release, (void* handle)) {
 // Opens a call on this thread: until ndd_end, a kernel's work is queued instead of run. `reads` is a handle from an earlier call, or null.
 NDD_EXPORT(keep, void, ndd_begin, (int mode, void* reads, int64_t sample)) {
   if (ndd::unowned_call) ndd_release(ndd::unowned_call);
-  ndd::forget_plan();
+  if (ndd::plan_waits) ndd::forget_plan();
   ndd::call.active = true;
   ndd::call.mode = static_cast<ndd::Mode>(mode);
   ndd::call.reads.clear();

@@ -28,6 +28,7 @@ class RowSampler {
   RowSampler(const WarpSource<D>& src, DType in, DType out, Interp interp, const WarpPlanes& planes)
       : src_(src), interp_(interp), in_(in), in_bytes_(item_bytes(in)), pixel_bytes_(src.channels * item_bytes(out)), same_dtype_(in == out),
         store_(row_storer(out)), out_step_(planes.out_step), planes_(planes.count), sampled_(planes.count) {
+    // Strides are those of axes x, y and z: the last one times its extent is the whole sample.
     elements_ = src.stride[D - 1] * src.size[D - 1];
     huge_ = elements_ / std::max<int64_t>(src.channels, 1) >= INT32_MAX - 8;  // positions are int32
     // Choose the sampler once for all rows; booleans are sampled as bytes.
@@ -48,6 +49,7 @@ class RowSampler {
       copied_.resize(kBlock * src.channels * in_bytes_ + 1);
       none_.resize(src.channels * in_bytes_ + 1);
     }
+    // Four floats are stored at a time: room for those behind the last channel of the last pixel.
     staged_.resize(kBlock * src.channels + 3);
     const bool linear = D == 2 && in == out && interp == Interp::linear;
     for (int64_t p = 0; p < planes.count; ++p) {
@@ -85,6 +87,7 @@ class RowSampler {
         return;
       }
     }
+    // Once for all planes, which have the same positions and weights.
     locate_all(coords, n);
     for_each_plane(out, [&](char* to) { sample_plane(coords, n, to); });
   }
@@ -145,6 +148,7 @@ class RowSampler {
   // 224x224x3 take 0.3 ms instead of 1.3. Returns false, without effect, if they are not.
   bool moved(const Coordinates<D>& coords, int64_t n, char* out) {
     if constexpr (D == 2) {
+      // Only pixels that are copied unchanged can be copied together.
       if (interp_ != Interp::nearest || !same_dtype_ || huge_) return false;
       const float *across = coords.at[0], *down = coords.at[1], kFar = 1 << 20;
       if (!(std::fabs(across[0]) < kFar && std::fabs(across[n - 1]) < kFar && std::fabs(down[0]) < kFar && std::fabs(down[n - 1]) < kFar))
@@ -180,6 +184,7 @@ class RowSampler {
  private:
   void copy_moved(int64_t column, int64_t row, int64_t n, char* out) {
     if constexpr (D == 2) {
+      // The row lies beyond the source itself, too: then its line is another one, or -1 for the fill value.
       const int64_t bytes = pixel_bytes(), line = border_index(row, src_.size[1], src_.border), begin = std::clamp<int64_t>(-column, 0, n);
       const int64_t end = line < 0 ? begin : std::clamp<int64_t>(src_.size[0] - column, begin, n);
       const char* const from = plane_->data + line * src_.size[0] * bytes;
@@ -209,6 +214,7 @@ class RowSampler {
                   turn = begin < 0 ? -twice : 2 * width - 2 + twice;  // pixels c and turn - c are the same
     if (line < 0 || src_.border == WarpBorder::constant) return slice::repeat_item(plane_->fill.data(), to, n, bytes);
     if (src_.border == WarpBorder::replicate) return slice::repeat_item(from + (begin < 0 ? 0 : width - 1) * bytes, to, n, bytes);
+    // A mirrored border is the same pixels in the opposite order, as long as it does not reach the other end.
     if (mirrored && turn - begin < width && turn - (end - 1) >= 0)
       return slice::move_items(from + (turn - begin) * bytes, -bytes, to, bytes, n, bytes);
     for (int64_t j = 0; j < n; ++j) std::memcpy(to + j * bytes, from + border_index(begin + j, width, src_.border) * bytes, bytes);
@@ -243,6 +249,7 @@ class RowSampler {
     plane_->shown.resize(channels + 3);
     char* const fill = plane_->fill.data();
     float* const shown = plane_->shown.data();
+    // To the output's type and back: what is mixed is the fill value as it would be stored.
     row_storer(out)(values.data(), channels, fill);
     row_loader(out)(fill, channels, shown);
     // The border blends with the fill value itself, not with its rounded form.
@@ -329,6 +336,7 @@ class RowSampler {
     const Positions<D>& positions = positions_;
     int64_t reach[1 << D] = {};  // offsets of the neighbors, in elements
     for (int t = 0; t < 1 << D; ++t)
+      // Bit d of t says whether a neighbor is the second one along axis d.
       for (int d = 0; d < D; ++d) reach[t] += (t >> d & 1) * src_.stride[d];
     // From here on, loads of four channels could pass the end of the source.
     const int64_t channels = src_.channels, safe = elements_ - reach[(1 << D) - 1] - channels - 3;

@@ -22,8 +22,8 @@ NDD_HD int64_t tile_count(const WarpItem<D, Map>& item) {
   return columns * rows * (D == 3 ? item.size[D - 1] : 1);
 }
 
-template <int D>
 // The border blends into the fill value: taps outside count as nothing, and their weight is that of the fill value.
+template <int D>
 NDD_HD void faded_pixel(const WarpSource<D>& src, const LinearTaps<D>& taps, DType in, DType out, void* dst, int64_t first) {
   float inside = 0.0f;
   for (int t = 0; t < 1 << D; ++t) inside += taps.offset[t] < 0 ? 0.0f : taps.weight[t];

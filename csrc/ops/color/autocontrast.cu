@@ -56,6 +56,8 @@ void fold_lanes(int64_t lanes, int64_t channels, T* least, T* largest) {
 void stretch_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t* out) {
   const int64_t count = pixels * channels, lanes = std::min(count, std::max(kRow / channels, int64_t{1}) * channels);
   std::vector<uint8_t> least(lanes, 255), largest(lanes, 0), tables(channels * kLevels);
+  // One lane per element of a row of whole pixels: lane k always sees channel k % channels, and the loop over a row has no reduction that would
+  // keep it from being vectorized.
   for (int64_t first = 0; first < count; first += lanes) widen_extremes(in + first, std::min(lanes, count - first), least.data(), largest.data());
   fold_lanes(lanes, channels, least.data(), largest.data());
   for (int64_t c = 0; c < channels; ++c) {
@@ -71,6 +73,7 @@ void stretch_plane(const float* in, int64_t count, float white, float* out) {
   typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
   float lows[kLanes], highs[kLanes];
   with_simd([&]() NDD_ALWAYS_INLINE {
+    // Four independent minima and maxima, because each depends on the one before: a single pair would wait for the latency of every comparison.
     Lanes low[4], high[4];
     for (int k = 0; k < 4; ++k) {
       low[k] = Lanes{} + INFINITY;
@@ -90,6 +93,7 @@ void stretch_plane(const float* in, int64_t count, float white, float* out) {
       low[0] = low[k] < low[0] ? low[k] : low[0];
       high[0] = high[k] > high[0] ? high[k] : high[0];
     }
+    // The elements that do not fill four vectors. Joining them to lane 0 needs no masks.
     for (int64_t k = whole; k < all; ++k) {
       low[0][0] = from[k] < low[0][0] ? from[k] : low[0][0];
       high[0][0] = from[k] > high[0][0] ? from[k] : high[0][0];
@@ -118,6 +122,7 @@ void stretch_rows(const char* in, DType dtype, int64_t pixels, int64_t channels,
   const int64_t count = pixels * channels, lanes = std::min(count, std::max(kRow / channels, int64_t{1}) * channels), item = item_bytes(dtype);
   const LoadRow load = row_loader(dtype);
   const StoreRow store = row_storer(dtype);
+  // Integer types round the stretched level down, as a table of all levels does; floats keep it.
   const bool whole = !is_floating_dtype(dtype);
   const float white = value_range(dtype);
   std::vector<float> least(lanes, INFINITY), largest(lanes, -INFINITY), row(lanes), lows(lanes), divisors(lanes);
@@ -194,6 +199,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
     assume_global(run.in, run.out);
+    // Every thread merges the parts itself: 32 reads that its neighbors share are cheaper than a barrier.
     Extremes all = parts[k * kParts];
     for (int part = 1; part < kParts; ++part) all = all.merged_with(parts[k * kParts + part]);
     const Stretch stretch(all.least, all.largest, white, whole);
@@ -225,6 +231,7 @@ struct ByteExtremes {
 #pragma unroll
     for (int e = 0; e < 4 * kChannels; ++e) add(pixels::byte_of(in[e / 4], e % 4), e % kChannels);
   }
+  // The pixels before and after the aligned words, one at a time.
   __device__ __forceinline__ void look_at(const uint8_t* in) const {
 #pragma unroll
     for (int c = 0; c < kChannels; ++c) add(in[c], c);
@@ -240,6 +247,7 @@ __global__ void __launch_bounds__(pixels::kThreads, pixels::kResident)
     const ByteRun run = runs[k];
     assume_global(run.in);
     uint32_t least[kChannels], largest[kChannels];
+    // In registers: the loop over channels below is unrolled, so that no index depends on the data.
     for (int c = 0; c < kChannels; ++c) least[c] = 255, largest[c] = 0;
     const ByteExtremes<kChannels> extremes{&least, &largest};
     pixels::map_pixels<kChannels, 0>(run.in, nullptr, run.pixels, run.head, blockIdx.x, kParts, stages, extremes);
@@ -281,6 +289,7 @@ __global__ void __launch_bounds__(pixels::kThreads, pixels::kResident)
 #pragma unroll
     for (int c = 0; c < kChannels; ++c) {
       Extremes all = parts[(k * kChannels + c) * kParts + threadIdx.x % 32];
+      // After five exchanges every lane has the extremes of all parts, and needs no further exchange to compute its level.
       for (int d = 1; d < 32; d *= 2)
         all = all.merged_with({__shfl_xor_sync(0xFFFFFFFFu, all.least, d), __shfl_xor_sync(0xFFFFFFFFu, all.largest, d)});
       const Stretch stretch(all.least, all.largest, 255.0f, true);
@@ -305,6 +314,7 @@ bool launch_bytes(const Samples& in, const Samples& out, int64_t leading, bool i
   if (runs.empty()) return true;
   const auto count = static_cast<int64_t>(runs.size());
   const KernelTable<ByteRun> table(runs);
+  // Nothing needs to be cleared first: each part is written by its block, even if it has no elements.
   const CudaBuffer parts(count * kChannels * kParts * static_cast<int64_t>(sizeof(Extremes)));
   auto* const extremes = static_cast<Extremes*>(parts.data());
   const BatchTiles batch = batch_tiles(pixels::most_pixels(runs), kTilesOfTables * pixels::kTile, count);
@@ -315,6 +325,8 @@ bool launch_bytes(const Samples& in, const Samples& out, int64_t leading, bool i
 }
 
 void autocontrast_gpu(const Samples& in, const Samples& out, int64_t leading, bool interleaved) {
+  // The number of channels is a template parameter, so that bytes of words are assigned to channels at compile time. Others take the general
+  // kernels.
   if (in.dtype() == DType::uint8 && (launch_bytes<3>(in, out, leading, interleaved) || launch_bytes<1>(in, out, leading, interleaved)))
     return check_launch("autocontrast");
   std::vector<Run> runs;
@@ -323,6 +335,7 @@ void autocontrast_gpu(const Samples& in, const Samples& out, int64_t leading, bo
     const PixelPlanes p(in, i, leading, interleaved);
     max_pixels = std::max(max_pixels, p.pixels);
     for (int64_t k = 0; k < p.planes && p.pixels > 0; ++k)
+      // One run per channel, whose elements lie `channels` apart: the kernels need no division by the number of channels.
       for (int64_t c = 0; c < p.channels; ++c) {
         const int64_t first = (k * p.volume() + c) * in.item_bytes();
         runs.push_back({static_cast<const char*>(in.data(i)) + first, static_cast<char*>(out.data(i)) + first, p.pixels, p.channels});

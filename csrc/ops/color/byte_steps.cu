@@ -46,6 +46,7 @@ __device__ void for_pixels(const Run& run, F f) {
 
 // The histogram of gray levels, from which the mean of the whole image follows exactly in integers, in whatever order blocks finish.
 __device__ void count_gray(const Run& run, uint32_t* part, uint32_t* counts) {
+  // Counted in shared memory first: the blocks of an image would otherwise all wait for the same few addresses.
   part[threadIdx.x] = 0;
   __syncthreads();
   for_pixels(run, [&](int64_t red, int64_t green, int64_t blue) {
@@ -82,6 +83,7 @@ __device__ void make_stretching_table(const uint32_t* counts, uint8_t* table) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   int least = kLevels, largest = -1;
   for (int v = lane; v < kLevels; v += 32) {
+    // Levels of a lane increase, so the last one found is its largest.
     if (counts[v] == 0) continue;
     least = min(least, v);
     largest = v;
@@ -115,6 +117,7 @@ __device__ int make_tables(const Run& run, const uint32_t* counts, uint8_t* tabl
     __syncthreads();
     mean = kind == Kind::contrast ? means[0] : gray_of_means(means, channels);
   }
+  // All other steps map levels to levels, whatever the channel.
   tables[threadIdx.x] = level_after(run.step, mean, static_cast<int>(threadIdx.x));
   return 1;
 }
@@ -126,6 +129,7 @@ __device__ void saturate_colors(const Run& run) {
   for_pixels(run, [&](int64_t red, int64_t green, int64_t blue) {
     const uint8_t level[3] = {run.in[red], run.in[green], run.in[blue]};
     uint8_t changed[3];
+    // As on the CPU: matrices whose factors fit are applied in integers, and the results of both devices are equal.
     if (!blends && run.fixed) {
       run.fixed.apply<3>(level, changed);
     } else {
@@ -156,6 +160,7 @@ __device__ void sharpen(const Run& run) {
     uint8_t* const out = run.out + y * row;
     const bool is_border = !inside || y == 0 || y == run.height - 1;
     for (int64_t x = lane; x < row; x += 32) {
+      // Pillow leaves the border of one pixel unchanged.
       if (is_border || x < step || x >= row - step) {
         out[x] = in[x];
         continue;
@@ -186,6 +191,7 @@ __global__ void __launch_bounds__(kThreads) apply_gpu(const Run* runs, int64_t c
       const int count_of_tables = make_tables(run, counts + run.counts * kLevels, tables, means);
       __syncthreads();
       LevelRun levels = run;
+      // The same table for all channels: the image is one run of bytes.
       if (count_of_tables == 1) {
         levels.pixels *= levels.channels;
         levels.channels = 1;
@@ -212,6 +218,7 @@ class Launcher {
     std::vector<float> fills;
     std::vector<size_t> first_fills;
     for (int64_t i = 0; i < in_.size(); ++i) {
+      // Read once, on the host: they decide what is launched.
       steps.push_back(arguments_.steps(i));
       if (steps.back().empty()) steps.back().push_back({});  // a copy
       needs_scratch |= steps.back().size() > 1;
@@ -232,6 +239,7 @@ class Launcher {
       for (int64_t f = 0; f < arguments_.frames(i) && volume > 0; ++f) {
         const uint8_t* from = static_cast<const uint8_t*>(in_.data(i)) + f * volume;
         for (size_t k = 0; k < steps[i].size(); ++k) {
+          // Counted from the last step, so that it is this one that writes the output, however many there are.
           auto* const base =
               (steps[i].size() - k) % 2 == 1 ? static_cast<uint8_t*>(out_.data(i)) : static_cast<uint8_t*>(scratch.data()) + sample_begin;
           uint8_t* const to = base + f * volume;
@@ -255,6 +263,7 @@ class Launcher {
             arguments_.warp(image, step, fill, fills == nullptr ? nullptr : fills + (image.planar ? p : 0), in + p * plane, out + p * plane));
       return;
     }
+    // The tables of all channels must fit in the shared memory of a block.
     if (image.channels > kSharedChannels) fail("byte_steps: a step on a GPU is for up to ", kSharedChannels, " channels");
     Run run{{in, out, image.pixels(), image.channels}, image.height, image.width, image.planar, step, {}, FixedMatrix(ColorMatrix{}), 0};
     if (step.kind == Kind::scale_saturation) {
@@ -269,6 +278,7 @@ class Launcher {
         run.counts = histograms_;
         histograms_ += step.kind == Kind::contrast ? 1 : run.channels;
       }
+      // Apart, so that count_gpu gets a contiguous part of the table of runs.
       (needs_counts(step.kind) ? turns_[turn].counted : turns_[turn].others).push_back(run);
       run.in += image.pixels();
       run.out += image.pixels();

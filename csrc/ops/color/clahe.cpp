@@ -71,6 +71,7 @@ NDD_VBMI void blend_run(const uint8_t* const tables[4], const float* weights, fl
 void equalize(const Tiling& t, const uint8_t* src, uint8_t* dst) {
   const std::vector<uint8_t> tables = tables_of(t, src);
   std::vector<Neighbors> columns(t.width);
+  // Of columns, the same in every row: computed once.
   std::vector<float> weights(t.width);
   for (int64_t x = 0; x < t.width; ++x) {
     columns[x] = neighbors(x, t.tile_width, t.tiles_x);
@@ -84,6 +85,7 @@ void equalize(const Tiling& t, const uint8_t* src, uint8_t* dst) {
     if (has_vbmi() && t.tile_width >= 8) {  // for narrower tiles loading four tables per run takes longer than the lookups
       for (int64_t x = 0, end; x < t.width; x = end) {
         const int64_t a = columns[x].first, b = columns[x].second;
+        // The columns between the same two centers, whose four tables stay in registers.
         for (end = x + 1; end < t.width && columns[end].first == a && columns[end].second == b;) ++end;
         const uint8_t* const around[4] = {upper + a * kLevels, upper + b * kLevels, lower + a * kLevels, lower + b * kLevels};
         blend_run(around, weights.data() + x, row.weight, end - x, src + x, dst + x);
@@ -145,6 +147,7 @@ void clahe_sample(const Tiling& t, int64_t channels, bool luma_only, const uint8
   const int64_t pixels = t.height * t.width;
   if (pixels == 0) return;
   if (channels == 1) return equalize(t, src, dst);
+  // Uninitialized, unlike a vector: every byte is written.
   const auto planes = std::make_unique<uint8_t[]>(3 * pixels);
   uint8_t *first = planes.get(), *second = first + pixels, *third = second + pixels;
   if (luma_only) {
@@ -152,6 +155,7 @@ void clahe_sample(const Tiling& t, int64_t channels, bool luma_only, const uint8
     equalize(t, first, first);
     return to_rgb(first, second, third, pixels, dst);
   }
+  // Channels are equalized independently, each as a plane.
   for (int64_t i = 0; i < pixels; ++i) first[i] = src[3 * i], second[i] = src[3 * i + 1], third[i] = src[3 * i + 2];
   for (uint8_t* plane : {first, second, third}) equalize(t, plane, plane);
   for (int64_t i = 0; i < pixels; ++i) dst[3 * i] = first[i], dst[3 * i + 1] = second[i], dst[3 * i + 2] = third[i];

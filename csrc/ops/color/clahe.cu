@@ -54,6 +54,7 @@ __device__ void make_clipped_table_by_warp(const uint32_t* counts, uint32_t limi
     }
   }
   uint32_t sum = 0;
+  // From counts to sums: first within the lane, then over the lanes.
   for (int j = 0; j < 8; ++j) own[j] = sum += own[j];
   // An inclusive scan over the lanes; without its own sum, a lane has the count of all levels below its first one.
   uint32_t below = sum;
@@ -78,6 +79,7 @@ __device__ __forceinline__ void for_groups(const Image& image, int left, int rig
   // Every row of groups begins with a word.
   const bool wide = step == 1 && width % 4 == 0 && (reinterpret_cast<uintptr_t>(src) | reinterpret_cast<uintptr_t>(image.dst)) % 4 == 0;
   const int at_once = max(min(groups, kThreads), 1), rows = kThreads / at_once, row = static_cast<int>(threadIdx.x) / at_once;
+  // The threads that fill no whole row of groups have nothing to do.
   if (row >= rows) return;
 #pragma unroll 1
   for (int g = static_cast<int>(threadIdx.x) - row * at_once; g < groups; g += at_once) {
@@ -148,6 +150,7 @@ __global__ void __launch_bounds__(kThreads) tables_gpu(const Image* images, int6
       for (int v = threadIdx.x; v < kLevels; v += kThreads)
         for (int c = 1; c < kCopies; ++c) counts[v] += counts[c * kLevels + v];
       __syncthreads();
+      // The other warps wait: a tile has one table.
       if (warp == 0) make_clipped_table_by_warp(counts, t.limit, t.area(), tables + (image.first + tile) * kLevels);
       __syncthreads();
     }
@@ -264,6 +267,7 @@ void clahe_cuda(const Tensor& input, const MaybeTensor& input_shapes, double cli
   int64_t max_pixels = 0, converted = 0, tables = 0;
   for (int64_t i = 0; i < in.size(); ++i)
     if (in.shape(i)[2] == 3 && luma_only) converted += in.volume(i);
+  // One allocation for the planes of all images.
   const CudaBuffer lab(converted);
   uint8_t* next = static_cast<uint8_t*>(lab.data());
   for (int64_t i = 0; i < in.size(); ++i) {
@@ -286,6 +290,7 @@ void clahe_cuda(const Tensor& input, const MaybeTensor& input_shapes, double cli
   if (images.empty()) return;
   const CudaTable<Image> image_table(images);
   const CudaTable<Colors> color_table(colors);
+  // Uploaded only if there are colors to convert.
   const CudaTable<LabTables> lab_table(colors.empty() ? std::vector<LabTables>{} : std::vector<LabTables>{lab_tables()});
   const CudaBuffer buffer(tables * kLevels);
   uint8_t* table_bytes = static_cast<uint8_t*>(buffer.data());

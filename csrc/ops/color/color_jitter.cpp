@@ -25,6 +25,7 @@ void apply_step(const Step& step_argument, float mean, const Levels& levels_argu
     float* __restrict blue = tile.channel[2];
     const Step step = step_argument;
     const Levels levels = levels_argument;
+    // Copies in local variables: through the references that a lambda captures, the compiler could not tell that the stores leave them unchanged.
     const float middle = mean;
     const int64_t count = n;
     // Saturation and hue leave gray images unchanged; add_step() has dropped them.
@@ -62,12 +63,14 @@ double gray_sum(const ColorTile& tile, int64_t channels, int64_t n) {
     for (int64_t i = vectors; i < count; ++i) sums[i - vectors] += colored ? gray_level<whole>(red[i], green[i], blue[i]) : red[i];
   });
   double sum = 0.0;
+  // In double: the sum of a large image exceeds the 24 bits of a float.
   for (float lane : lanes) sum += lane;
   return sum;
 }
 
 // Composes the steps into one table, if none of them mixes channels.
 void level_table(const Steps& steps, float mean, const Levels& levels, uint8_t* table) {
+  // In the arithmetic of the steps, so that a table gives the same levels.
   for (int v = 0; v < kLevels; ++v) {
     auto value = static_cast<float>(v);
     for (int k = 0; k < steps.count; ++k) value = blend<true>(value, steps.step[k].kind == kContrast ? mean : 0.0f, steps.step[k], levels.white);
@@ -109,6 +112,7 @@ void jitter(const ColorImage& image, const Steps& steps, const Levels& levels, D
   int done = 0;
   if (steps.contrast < steps.count) {  // the mean of what the steps before it make, which is stored meanwhile
     double sum = 0.0;
+    // With a table the steps before contrast are part of it, and the image is read once more from the input.
     const bool stored = steps.contrast > 0 && !looked_up;
     for_tiles([&](int64_t first, int64_t n) {
       rows.load(image, in, first, n, tile);

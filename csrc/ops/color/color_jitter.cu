@@ -72,6 +72,7 @@ __global__ void __launch_bounds__(kThreads)
     const Run& run = runs.data()[k];  // a copy would be indexed in local memory
     double sum = 0.0;
     if (run.steps.contrast < run.steps.count)
+      // In the order of the parts, so that the mean is the same in every thread and in every run.
       for (int part = 0; part < kParts; ++part) sum += parts[k * kParts + part];
     const auto mean = static_cast<float>(sum / static_cast<double>(run.image.pixels > 0 ? run.image.pixels : 1));
     for (int64_t p = int64_t{blockIdx.x} * kThreads + threadIdx.x; p < run.image.pixels; p += int64_t{gridDim.x} * kThreads) {
@@ -202,6 +203,7 @@ bool launch_bytes(const std::vector<Run>& runs, bool means, const Levels& levels
   auto* const sums = static_cast<double*>(parts.data());
   const BatchTiles batch = batch_tiles(pixels::most_pixels(bytes), pixels::kTile, count);
   const cudaStream_t stream = current_cuda_stream();
+  // Only if a sample has contrast among its steps: every other step depends on its own pixel alone.
   if (means) add_gray_bytes<<<batch_grid(kParts, 1, count), pixels::kThreads, 0, stream>>>(table.rows(), count, levels, sums);
   jitter_bytes<<<resident_blocks(batch, pixels::kResident), pixels::kThreads, 0, stream>>>(table.rows(), batch, levels, sums);
   return true;
@@ -224,6 +226,7 @@ void color_jitter_cuda(const Tensor& input, const MaybeTensor& input_shapes, con
     for (int64_t f = 0; f < images.frames(in, i); ++f) {
       runs.push_back({static_cast<const char*>(in.data(i)) + f * bytes, static_cast<char*>(out.data(i)) + f * bytes, image,
                       arguments.steps(i, f, image.channels)});
+      // `contrast` is the number of the step; without one it is the number of steps.
       means |= runs.back().steps.contrast < runs.back().steps.count;
     }
   }

@@ -83,6 +83,7 @@ void color_row(const S* center, int64_t stride, int64_t begin, int64_t end, int6
   for (int64_t n; begin < end; begin += n) {
     n = std::min(kRow, end - begin);
     if (n % kWhole != 0 && end - first >= kWhole) {
+      // The last run goes back so far that it is whole; others are shortened to whole registers.
       if (n < kWhole) begin = end - kWhole, n = kWhole;
       else n -= n % kWhole;
     }
@@ -121,6 +122,7 @@ void color_image(const T* src, int64_t height, int64_t width, int64_t blue_y, in
       row[(width - 1) * kChannels + c] = row[(width - 2) * kChannels + c];
     }
   }
+  // The first and the last row copy their neighbors, borders included.
   std::memcpy(dst, dst + width * kChannels, bytes);
   std::memcpy(dst + (height - 1) * width * kChannels, dst + (height - 2) * width * kChannels, bytes);
 }

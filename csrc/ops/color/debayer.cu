@@ -89,6 +89,7 @@ struct PairedMeans {
 #pragma unroll
       for (int dy = 0; dy < 2; ++dy)
 #pragma unroll
+        // The window slides down by one row, in registers.
         for (int k = 0; k < 4; ++k) window[dy][k] = window[dy + 1][k];
 #pragma unroll
       for (int k = 0; k < 3; ++k) window[2][k] = pair_of(taps[k] & 0x00FF00FFu);
@@ -218,6 +219,7 @@ __device__ void color_column(const Image& image, int64_t x, int64_t top, int64_t
   const auto inside = [=](int64_t at, int64_t extent) { return is_vng ? at : min(max(at, int64_t{1}), extent - 2); };
   const int64_t center_x = inside(x, width);
   const T* const src = static_cast<const T*>(image.src);
+  // Mirrored once for the whole column, not for each row.
   int64_t columns[kSide];
   T window[kSide][kSide];
 #pragma unroll
@@ -293,6 +295,7 @@ void debayer_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Te
       const Grid grid{1, height, width, 1};
       const Algorithm own = mosaics.algorithm_of(i);
       const auto parity = static_cast<int32_t>(2 * blue_y + blue_x);
+      // A window that reaches over both borders of a small image would be mirrored twice.
       if (mosaics.in.dtype() != DType::uint8 || own == gray || std::min(height, width) < 4 || !stencil::fits_bytes(grid, grid, 5))
         images.push_back({from, to, height, width, blue_y, blue_x, own});
       else if (own == vng) gradients.push_back(stencil::byte_images<PairedGradients>(grid, grid, {5, 2}, {5, 2}, from, to, parity));

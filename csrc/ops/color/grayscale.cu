@@ -132,6 +132,7 @@ void grayscale(const Tensor& input, const MaybeTensor& input_shapes, bool planar
   const ColorImages images{planar, frames};
   const auto for_runs = [=](int64_t i, auto visit) {
     Run run{in.data(i), out.data(i), images.image("grayscale", in, i), images.image("grayscale", out, i)};
+    // Python allocates such outputs, but torch.ops can call the kernel with others.
     if (run.to.pixels != run.from.pixels || images.frames(out, i) != images.frames(in, i))
       fail(Error::Value, "grayscale: sample ", i, " of the output must have the pixels of the input");
     for (int64_t f = 0; f < images.frames(in, i); ++f) {

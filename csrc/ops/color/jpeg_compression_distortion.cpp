@@ -66,6 +66,7 @@ struct Lanes {
     for (int k = 0; k < 8; ++k)
       for (int64_t x = 0; x < kLanes; ++x) {
         step[k][x] = steps[8 * k + x % 8];
+        // The reciprocal, because vectors have no integer division.
         inverse[k][x] = inverse_step(step[k][x]);
       }
   }
@@ -194,8 +195,10 @@ class Bands {
       for (int64_t pair = 0; pair < 8; ++pair) read(src, top, pair);
       for (int64_t half = 0; half < 16; half += 8) distort(luma_ + half * stride_, stride_, luma_lanes, luma_out_ + (1 + half) * stride_);
       for (int k = 0; k < 2; ++k) distort(chroma_[k], half_stride_, chroma_lanes, chroma_out_[k] + half_stride_);
+      // The last row of a band needs the chroma of the band below, unless there is none.
       const int64_t end = top + 16 < height_ ? top + 15 : height_;
       for (int64_t y = std::max<int64_t>(0, top - 1); y < end; ++y) write(y, top, dst + 3 * y * width_);
+      // Row 0 of the buffers is the one before the next band.
       std::memcpy(luma_out_, luma_out_ + 16 * stride_, stride_);
       for (uint8_t* plane : chroma_out_) std::memcpy(plane, plane + 8 * half_stride_, half_stride_);
     }
@@ -207,6 +210,7 @@ class Bands {
     for (int64_t k = 0; k < 2; ++k) {
       int16_t* const rows[3] = {luma_ + (2 * pair + k) * stride_, full_[k], full_[2 + k]};
       split(src + 3 * width_ * std::min(top + 2 * pair + k, height_ - 1), width_, rows[0], rows[1], rows[2]);
+      // The transform takes whole blocks.
       for (int16_t* row : rows) std::fill(row + width_, row + stride_, row[width_ - 1]);
     }
     for (int k = 0; k < 2; ++k) {

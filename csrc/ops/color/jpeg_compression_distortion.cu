@@ -243,6 +243,7 @@ void distortion_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
   uint8_t* next = static_cast<uint8_t*>(planes.data());
   for (Image& image : images) {
     const int64_t n = int64_t{image.down} * image.across;
+    // A square of 16 x 16 pixels has 256 bytes of luma and 64 of each chroma.
     image.luma = next, image.chroma[0] = next + 256 * n, image.chroma[1] = next + 320 * n;
     next += 384 * n;
   }

@@ -112,6 +112,7 @@ __global__ void __launch_bounds__(pixels::kThreads, pixels::kResident)
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs.data()[k];
     const int32_t end = run.f.next_contrast(0);
+    // Without a contrast nothing needs the mean.
     if (end == run.f.count) continue;
     make_tables(run.f, end, kChannels, 0.0, tables);
     uint32_t sum = 0;
@@ -188,6 +189,7 @@ void opencv_colors_cuda(const Tensor& input, const MaybeTensor& input_shapes, co
     const ColorImage image = ColorImages{false, false}.image("opencv_colors", in, i);
     const Run run{static_cast<const uint8_t*>(in.data(i)), static_cast<uint8_t*>(out.data(i)), image.pixels, read_steps(numbers, i, image.channels)};
     (image.channels == 3 ? colored : gray).push_back(run);
+    // The mean for a second one would depend on the first: another launch for each.
     const int32_t contrast = run.f.next_contrast(0);
     if (run.f.next_contrast(contrast + 1) < run.f.count) fail("opencv_colors: at most one contrast on a GPU, sample ", i);
   }

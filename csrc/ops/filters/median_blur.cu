@@ -43,8 +43,8 @@ struct Median {
     else outputs_of_any(from, pitch, inner, down, along, element, row, count);
   }
 
-  template <int n>
   // Elements of a row of the window are `inner` apart: channels are interleaved.
+  template <int n>
   static __device__ void sorted_row(Wide (&sorted)[n], const K* from, int inner) {
 #pragma unroll
     for (int c = 0; c < n; ++c) sorted[c] = from[c * inner];
@@ -156,6 +156,7 @@ struct ByteMedian3 {
       uint32_t taps[3];
       words(r, taps);
 #pragma unroll
+      // Unsigned keys in the order of the values, and back at the end.
       for (int c = 0; c < 3; ++c) taps[c] ^= flip;
 #pragma unroll
       for (int half = 0; half < 2; ++half) {

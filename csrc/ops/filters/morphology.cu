@@ -204,6 +204,7 @@ void morphology_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
       }
       const stencil::TileImage tile{
           from, to, nullptr, nullptr, grid.height, grid.width, grid.inner, {height.size, height.before}, {width.size, width.before}};
+      // From the fastest kernel to the most general one: squares of bytes, tiles, single elements.
       bool fits = false;
       for_key(in.dtype(), [&](auto tag) { fits = stencil::fits_tile<Extreme<typename decltype(tag)::type>>(tile); });
       if (fits) {
@@ -229,6 +230,7 @@ void morphology_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
   for (size_t k = 0; k < images.size(); ++k) {
     // At the same offset as in the output.
     along_width[k].out = static_cast<char*>(between.data()) + (static_cast<char*>(images[k].out) - static_cast<char*>(output.data_ptr()));
+    // A window of one element: this pass leaves the height alone, the next one the width.
     along_width[k].height = Reach{};
     images[k].in = along_width[k].out;
     images[k].width = Reach{};

@@ -77,6 +77,7 @@ void run_cpu(const Run& run, DType dtype) {
   border(grid.height - 1);
   for (int64_t y = 0; y < 2; ++y) load(in + y * bytes, row, staged[y]);
   for (int64_t y = 1; y + 1 < grid.height; ++y) {
+    // Each row is converted once and serves three rows of the output.
     load(in + (y + 1) * bytes, row, staged[(y + 1) % 3]);
     sharpen_row<whole>(staged[(y - 1) % 3], staged[y % 3], staged[(y + 1) % 3], row, grid.inner, run.sharpen, columns, result);
     store(result, row, out + y * bytes);

@@ -23,8 +23,8 @@ namespace {
 constexpr double kNanosecondsPerElement = 0.2;
 constexpr int64_t kRow = 1024;  // of 4-byte entries a VGA image takes 93 us, in rows of 4096 107, of 512 300
 
-template <class T>
 // Whether elements of the type can be keys: all integers.
+template <class T>
 inline constexpr bool is_key = !is_floating<T>;
 
 // The index of a key in a table of `size` entries. Keys outside of it get the default, which is stored behind the last entry: no branch is needed.

@@ -110,6 +110,7 @@ void launch_tiles(const char* op, const std::vector<Row>& samples, DType in, DTy
   const int64_t max_blocks = 2 * 4 * multiprocessors();
   int64_t x = tiles, y = count;
   if (tiles * count * planes > max_blocks) {
+    // Samples alike share all weights: a block goes from sample to sample. Otherwise it goes down a sample, where the weights of its columns stay.
     if (alike) y = std::clamp<int64_t>(max_blocks / (tiles * planes), 1, count);
     else x = std::min(tiles, across * std::max<int64_t>(1, max_blocks / (across * count * planes)));
   }
@@ -144,6 +145,8 @@ void launch_linear(const std::vector<Row>& samples, DType out) {
   for (const Row& s : samples) {
     tiles = std::max(tiles, (s.vertical.out + kLinearRows - 1) / kLinearRows * ((s.horizontal.out + kLinearColumns - 1) / kLinearColumns));
     planes = std::max(planes, s.planes);
+    // With the number of channels known at compile time a thread keeps a pixel in registers. One other sample makes all of them take the general
+    // loop.
     color = color && s.channels == 3;
   }
   const KernelTable<Row> table(samples);
@@ -195,6 +198,7 @@ void copy_nearest(const std::vector<Job>& jobs, int64_t item_bytes) {
     // `all` has a bit set wherever any of the numbers has one: its lowest bit is the common alignment.
     while (all % unit != 0) unit /= 2;
   }
+  // From here on a pixel is that many units, whatever the type of its elements.
   for (NearestSample& s : samples) s.channels = s.channels * item_bytes / unit;
   const auto launch = unit == 1   ? launch_nearest<uint8_t>
                       : unit == 2 ? launch_nearest<uint16_t>
@@ -206,6 +210,7 @@ void copy_nearest(const std::vector<Job>& jobs, int64_t item_bytes) {
 // If the depth is resampled (`deep`), it comes first, by a pass through memory; then height and width by tiles, in one launch, or by a pass each.
 void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DType out) {
   if (jobs.empty()) return;
+  // Floats between the passes: rounding to the type of the input would add up.
   const DType between = deep ? DType::float32 : in;
   std::vector<TiledSample> tiles;
   std::vector<PassSample> depth, height, width;
@@ -232,6 +237,7 @@ void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DTyp
     if (deep) depth.push_back({job.in, nullptr, job.outer, job.axes[1].in * job.axes[2].in * job.channels, job.axes[0]});
     const bool fits = tiled(job, item_bytes(out), s);
     if (fits) tiles.push_back(s);
+    // No tile fits: height and width take a pass each, through memory.
     else untiled.push_back(&job);
     if (deep || !fits) places.push_back({at, fits ? -1 : place(rest * job.axes[1].out)});
   }

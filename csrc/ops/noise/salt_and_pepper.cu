@@ -69,6 +69,7 @@ void select(const uint8_t* codes, const Bits* in, int64_t n, Bits salt_value, Bi
     const Bits salt = salt_value, pepper = pepper_value;
     const int64_t count = n;
     for (int64_t e = 0; e < count; ++e) {
+      // Both values are selected without branches, which the compiler turns into blends.
       const Bits impulse = code[e] == 2 ? salt : pepper;
       dst[e] = code[e] == 0 ? src[e] : impulse;
     }
@@ -85,6 +86,7 @@ void run_cpu(const Run& run) {
   const int64_t pixels = run.outer * run.inner;
   for (int64_t begin = 0; begin < pixels; begin += kRow) {
     const int64_t end = std::min(begin + kRow, pixels);
+    // A block of Philox has four words, and rows begin at multiples of four pixels: the stream continues whatever the row.
     run.stream.fill(static_cast<uint32_t>(begin / 4), kRow / 4, words);
     classify(run.impulse, words, codes);
     // Interleaved channels: the codes are repeated for each channel, and the row is then selected like any other.
@@ -198,6 +200,7 @@ void launch_gpu(const std::vector<Run>& runs, int64_t item_bytes) {
   int64_t max_pixels = 0;
   for (const Run& run : runs) max_pixels = std::max(max_pixels, run.outer * run.inner);
   if (max_pixels == 0) return;
+  // The number of channels is a template parameter of the kernel for bytes, and all samples must have it.
   if (item_bytes == 1 && (launch_bytes<3>(runs) || launch_bytes<1>(runs) || launch_bytes<4>(runs))) return check_launch("noise.salt_and_pepper");
   const KernelTable<Run> table(runs);
   const int64_t count = static_cast<int64_t>(runs.size());
@@ -245,6 +248,7 @@ void salt_and_pepper(const Tensor& input, const MaybeTensor& input_shapes, const
   const std::optional<Args<float>> pepper = pepper_values ? std::optional<Args<float>>(*pepper_values) : std::nullopt;
   const int64_t* drawn = drawn_words(op, words);
   const auto make = [=](int64_t i) {
+    // In double until they are rounded to integers, so that salt never exceeds the whole.
     const double any = probability(prob, "prob", i), salted = any * probability(share, "salt_vs_pepper", i);
     const Impulse impulse{static_cast<int32_t>(std::llround(salted * kCertain)), static_cast<int32_t>(std::llround(any * kCertain))};
     Run run{Philox(drawn, i), impulse, in.volume(i), 1, 1, 0, 0, in.data(i), out.data(i)};
@@ -266,6 +270,7 @@ void salt_and_pepper(const Tensor& input, const MaybeTensor& input_shapes, const
 #endif
   launch_cpu(op, in.size(), 1.0 * in.mean_volume(), {words}, [=](int64_t i) {
     const Run run = make(i);
+    // Elements are moved, not computed: one loop for each size serves all types.
     switch (in.item_bytes()) {
       case 1: return run_cpu<uint8_t>(run);
       case 2: return run_cpu<uint16_t>(run);

@@ -50,8 +50,8 @@ struct Trial {
 };
 
 // 1 / (1 + exp(gap))
-template <class P>
 // Of the two exponentials only the one below 1, which cannot overflow.
+template <class P>
 NDD_HD P share(P gap) {
   const P odds = exp_of(gap > P(0) ? -gap : gap), larger = P(1) / (P(1) + odds), smaller = odds * larger;
   return gap > P(0) ? smaller : larger;
@@ -138,8 +138,8 @@ void try_row(const Beta<T>& functor, const uint32_t* words, int64_t n, T* values
   });
 }
 
-template <class T>
 // The first attempts of a row in vectors, then one by one the tenth of the elements whose attempt failed or is unsure.
+template <class T>
 void run_cpu(const Beta<T>& f, const Philox& stream, int64_t count, DType dtype, void* out) {
   constexpr int kWords = 4 * Beta<T>::kBlocks;
   alignas(64) uint32_t words[kRow * kWords];

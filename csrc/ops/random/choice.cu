@@ -72,8 +72,8 @@ std::vector<uint64_t> interval_ends(const Args<float>& probabilities, int64_t co
   return ends;
 }
 
-template <class Bits>
 // Rows of the size of a number, moved as one.
+template <class Bits>
 void copy_rows(const Picker& pick, const uint32_t* words, const void* rows, int64_t n, void* out) {
   for (int64_t e = 0; e < n; ++e) static_cast<Bits*>(out)[e] = static_cast<const Bits*>(rows)[pick(words[e])];
 }
