@@ -284,7 +284,9 @@ class Layout:
             entries = [(entry.get("task_index"), entry.get("task")) for entry in self._json_lines("meta/tasks.jsonl")]
         else:
             path, entries = self._path("meta/tasks.parquet"), []
-            text = next((name for name in self._names_of_columns(path) if name != "task_index"), "task")  # the index of a pandas table, whatever its name
+            text = next(
+                (name for name in self._names_of_columns(path) if name != "task_index"), "task"
+            )  # the index of a pandas table, whatever its name
             for table in self.read_columns(path, ["task_index", text]):
                 entries += zip(table.column("task_index").to_pylist(), table.column(text).to_pylist(), strict=True)
         tasks = {number: task.encode() for number, task in entries if type(number) is int and isinstance(task, str)}
