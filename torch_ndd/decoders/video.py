@@ -163,7 +163,7 @@ def _check(op: str, frames: Any, start: Any, end: Any, length: Any, stride: Any)
 
 
 def _lists_of_frames(op: str, frames: Any, videos: int) -> Sequence[Sequence[int]] | None:
-    """Return the frames if they are a list of lists, one for each video; None if they are in another form. Raise ValueError for another number of lists."""
+    """Return the frames if they are a list for each video; None if they are in another form. Raise ValueError for another number of lists."""
     if not isinstance(frames, Sequence) or not any(isinstance(numbers, Sequence) for numbers in frames):
         return None
     if len(frames) != videos or not all(isinstance(numbers, Sequence) for numbers in frames):
