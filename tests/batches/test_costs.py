@@ -119,6 +119,17 @@ def wav(seconds: float) -> bytes:
     return file.getvalue()
 
 
+@pytest.mark.parametrize("costs", [[1, None, 2], [1.5, 2.0, None], np.array([None, 1, 2])], ids=["whole", "floats", "array"])
+def test_none_is_a_missing_cost(costs: Any) -> None:
+    sample = list(costs).index(None)
+    with pytest.raises(ValueError, match=rf"the cost of sample {sample} .*is missing"):
+        Bucketed(4.5).preview(costs)
+    with pytest.raises(ValueError, match=rf"the cost of sample {sample} .*is missing"):
+        ndd.DataLoader([5, 6, 7], batches=Bucketed(4.5, costs))
+    with pytest.raises(TypeError, match="costs must be numbers"):
+        Bucketed(4.5).preview([1, "2", None])
+
+
 def test_seconds_come_from_headers_or_a_manifest(tmp_path: Path) -> None:
     pytest.importorskip("soundfile")
     seconds, entries = [2.0, 0.5, 1.0, 1.5], []

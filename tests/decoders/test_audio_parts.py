@@ -55,6 +55,31 @@ def test_parts_of_an_mp3_without_a_length() -> None:
             np.testing.assert_allclose(part, slice_seconds(whole, RATE, start, 0.25), atol=1e-6)
 
 
+@pytest.mark.parametrize("frames", [700, 5_000, 48_000, 100_001])
+@pytest.mark.parametrize("silence", [False, True], ids=["loud", "ending in silence"])
+def test_parts_on_the_last_page_of_vorbis_are_exact(frames: int, silence: bool, tmp_path: Path) -> None:
+    """libsndfile misses frames there, because that page ends within a block."""
+    samples = sound(frames)
+    samples[:, 0] = 0.3 * np.sin(np.arange(frames) * 0.17)
+    if silence:
+        samples[frames // 3 :] = 0  # so little that a page holds seconds of it
+    file = encode(samples, "OGG", "VORBIS")
+    (tmp_path / "sound.ogg").write_bytes(file.tobytes())
+    whole = decode(file)
+    for begin in {frames // 8, frames // 3 - 50, frames // 2, *range(max(frames - 6000, 1), frames, 487), frames - 1}:
+        start = (begin + 0.5) / RATE
+        np.testing.assert_array_equal(decode(file, start=start), whole[begin:])
+        np.testing.assert_array_equal(np.asarray(ndd.decoders.audio(tmp_path / "sound.ogg", start=start, duration=0.01)[0]), whole[begin:][:160])
+
+
+def test_parts_of_vorbis_with_bytes_behind_its_end(tmp_path: Path) -> None:
+    file = encode(sound(3 * RATE), "OGG", "VORBIS")
+    whole = decode(file)
+    for tail in (bytes(100), b"OggS" * 300, b"OggS" + bytes(70_000)):
+        longer = np.frombuffer(file.tobytes() + tail, np.uint8)
+        np.testing.assert_array_equal(decode(longer, start=2.0, duration=0.1), whole[2 * RATE :][:1600])
+
+
 def test_parts_of_a_batch_have_values_per_sample() -> None:
     samples = sound(2 * RATE, 1)
     files = [encode(samples, "FLAC"), encode(samples), encode(samples, rate=2 * RATE)]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -183,6 +184,17 @@ def test_frames_are_counted_where_times_do_not_find_them(name: str) -> None:
     assert decode(file, frames=[20, 3, 20, 0, 24]) == ["a20", "a3", "a20", "a0", "a24"]
     assert decode(file, start_frame=19, stride=4, sequence_length=3) == ["a19", "a23", "-"]
     assert decode(file, build_index=False, start_frame=11, end_frame=13) == ["a11", "a12"]
+
+
+@pytest.mark.parametrize("lists", [[[20, 3], [0, 24]], ((20, 3), (0, 24)), [[20, 3], [1]]])
+def test_frames_are_a_list_for_each_video(lists: Sequence[Sequence[int]]) -> None:
+    file = without_times(next(iter(WITHOUT_TIMES)))
+    videos = ndd.decoders.video([file.tobytes()] * 2, frames=lists)
+    for found, numbers in zip(videos.tensors, lists, strict=True):
+        np.testing.assert_array_equal(found, ndd.decoders.video(file, frames=list(numbers)))
+    for wrong in ([[1], [2], [3]], [[1]], [[1], 2]):
+        with pytest.raises(ValueError, match=r"frames must be a list of numbers, or one for each of the 2 videos"):
+            ndd.decoders.video([file.tobytes()] * 2, frames=wrong)
 
 
 def test_a_key_frame_that_shares_its_time_with_the_next_frame_is_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,19 @@ def test_episodes_and_dropped_frames(root: Path) -> None:
             indices(episodes=episodes)
 
 
+def test_own_columns_may_be_missing_from_the_description(copy: Path) -> None:
+    own = ("timestamp", "frame_index", "episode_index", "index", "task_index")
+    info = describe("v3.0")
+    write_json(copy / "meta/info.json", {**info, "features": {name: value for name, value in info["features"].items() if name not in own}})
+    for index, sample in enumerate(samples_of(ndd.readers.LeRobot(path=copy))):
+        assert (sample["index"], sample["index"].dtype, sample["timestamp"].dtype) == (index, np.int64, np.float32)
+        assert sample["task"].tobytes().decode() == TASKS[int(sample["task_index"])]
+        check_frame(sample[TOP], 0, index)
+    write_table(copy / "data/chunk-000/file-000.parquet", {name: v for name, v in frame_columns((0, 1)).items() if name != "timestamp"})
+    with pytest.raises(RuntimeError, match="the features have no 'timestamp'"):
+        ndd.readers.LeRobot(path=copy).scan()
+
+
 def test_features_select_the_outputs(root: Path) -> None:
     (sample, *_) = samples_of(ndd.readers.LeRobot(path=root, features=["action"]))
     assert set(sample) == {"action", "task"}

@@ -30,6 +30,15 @@ def test_frequencies_are_those_of_the_weights() -> None:
     assert chi_squared < 20.5  # 5 degrees of freedom: passed by one seed in a thousand
 
 
+def test_a_bad_sample_may_be_drawn_more_often_than_there_are_samples() -> None:
+    reader = Weighted(Numbers(4, 0, [2]), weights=np.ones(4), samples_per_epoch=60, seed=3, on_error="skip")
+    found = draws(reader)
+    assert found == [number for number in draws(Weighted(Numbers(4), weights=np.ones(4), samples_per_epoch=60, seed=3)) if number != 2]
+    assert len(found) < 60 - 4
+    with pytest.raises(RuntimeError, match=r"none of the \d+ samples can be read"):
+        draws(Weighted(Numbers(4, 0, range(4)), weights=np.ones(4), samples_per_epoch=60, on_error="skip"))
+
+
 def test_epochs_and_seeds_differ_and_repeat() -> None:
     def make(seed: int) -> ndd.readers.Reader:
         return Weighted(Numbers(1000), weights=np.ones(1000), seed=seed)

@@ -263,6 +263,10 @@ def test_options_of_the_outputs() -> None:
     torch.testing.assert_close((levels.torch() - mean) / std, plain["pixel_values"].torch(), rtol=1e-5, atol=2e-5)
     packed = from_processor(transformers.Siglip2ImageProcessor(), packed=True)(images)
     assert packed["pixel_values"].cu_seqlens.torch()[-1] == len(packed["pixel_values"].values.torch())
+    packed = from_processor(transformers.Gemma4ImageProcessor(), packed=True)(images)
+    padded = from_processor(transformers.Gemma4ImageProcessor())(images)["image_position_ids"].torch()
+    assert torch.equal(packed["image_position_ids"].values.torch(), padded[padded[..., 0] >= 0])
+    assert torch.equal(packed["image_position_ids"].cu_seqlens.torch(), packed["pixel_values"].cu_seqlens.torch())
 
 
 def test_a_loader_delivers_the_outputs(tmp_path: Any) -> None:
@@ -284,8 +288,9 @@ def test_what_is_not_translated_is_named() -> None:
         from_processor(object())
     with pytest.raises(TypeError, match="LayoutLMv2ImageProcessor is not translated: it overrides"):
         from_processor(transformers.LayoutLMv2ImageProcessor(apply_ocr=False))
-    with pytest.raises(ValueError, match="resample=5"):
-        from_processor(transformers.CLIPImageProcessor(resample=5))
+    for number, name in ((4, "box"), (5, "hamming")):
+        with pytest.raises(ValueError, match=f"resample={number} is not supported: the filter is {name}"):
+            from_processor(transformers.CLIPImageProcessor(resample=number))
     with pytest.raises(ValueError, match="do_center_crop"):
         from_processor(transformers.Gemma3ImageProcessor(do_center_crop=True))
     with pytest.raises(ValueError, match="size_divisor=None"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The costs of samples: numbers that are known, or that headers or samples are read for when their window is planned."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
@@ -57,7 +58,10 @@ def check_costs(op: str, costs: Any, kinds: int | None, name: Callable[[int], st
     """Return costs as an array (N, ``kinds``), with any number of kinds if that is None. Raise ValueError for negative and missing ones."""
     if costs is None or isinstance(costs, str) or callable(costs):
         raise ValueError(f"{op}: costs must be an array of numbers, got {costs!r}")
-    array = np.asarray(costs)
+    array: np.ndarray = np.asarray(costs)
+    if array.dtype == object and any(cost is None for cost in array.flat):
+        # Named below, like NaN.
+        array = np.array([math.nan if cost is None else cost for cost in array.flat]).reshape(array.shape)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{op}: costs must be numbers, got {array.dtype}")
     if array.ndim not in (1, 2):

@@ -55,7 +55,7 @@ def video(
             list of them a Batch.
         start_frame, end_frame, stride: the frames ``start_frame``, ``start_frame + stride``, ... before ``end_frame``.
         sequence_length: number of frames, instead of ``end_frame``.
-        frames: frame numbers, in any order; instead of the other four.
+        frames: frame numbers, in any order, a list for all videos or one for each; instead of the other four.
         pad_mode: how to pad beyond the end: "constant" with ``fill_value``, "edge" (or "repeat") with the last frame, "reflect_1001" ("symmetric")
             and "reflect_101" ("reflect") with the reversed video including and excluding the last frame; with "none" the result is shorter.
         fill_value: one number, or one per channel.
@@ -83,6 +83,7 @@ def video(
     check_encoded(op, files, "encoded videos")
     mode, fill = checked_pad_mode(op, pad_mode), fill_values(op, fill_value)
     _check(op, frames, start_frame, end_frame, sequence_length, stride)
+    lists = _lists_of_frames(op, frames, files.batch_size)
     codec()
     encoded_files = [file.buffer for file in files]
     threads = min(get_num_threads(), MAX_GPU_THREADS) if on_gpu else get_num_threads()
@@ -92,7 +93,7 @@ def video(
     def choose(i: int, opened: Video) -> np.ndarray:
         """Return the frames of sample i; -1 for filled ones."""
         if frames is not None:
-            wanted = np.array(sample_numbers(frames, i), np.int64)
+            wanted = np.array(sample_numbers(frames if lists is None else lists[i], i), np.int64)
             outside = wanted[(wanted < 0) | (wanted >= opened.count)]
             if mode == "none" and len(outside):
                 raise RuntimeError(f"frame {outside[0]} is not among the {opened.count} of the video; another pad_mode allows it")
@@ -159,6 +160,15 @@ def _check(op: str, frames: Any, start: Any, end: Any, length: Any, stride: Any)
         value = values[name]
         if value is not None and int(torch.as_tensor(value).min()) < least:
             raise RuntimeError(f"{op}: {name} must be at least {least}, got {torch.as_tensor(value).tolist()}")
+
+
+def _lists_of_frames(op: str, frames: Any, videos: int) -> Sequence[Sequence[int]] | None:
+    """Return the frames if they are a list for each video; None if they are in another form. Raise ValueError for another number of lists."""
+    if not isinstance(frames, Sequence) or not any(isinstance(numbers, Sequence) for numbers in frames):
+        return None
+    if len(frames) != videos or not all(isinstance(numbers, Sequence) for numbers in frames):
+        raise ValueError(f"{op}: frames must be a list of numbers, or one for each of the {videos} videos, got {frames!r:.200}")
+    return frames
 
 
 def _range(video: Video, start: list[int] | None, end: list[int] | None, length: list[int] | None, stride: list[int] | None) -> np.ndarray:

@@ -487,7 +487,7 @@ class Reader(SampleSource):
         return self._batches(batch_size, blocks, loop)
 
     def _batches(self, batch_size: int | None, blocks: Blocks, loop: object) -> Iterator[Any]:
-        errors = self._state.errors
+        errors, is_empty = self._state.errors, True
         while True:
             # Two loops over one reader would each get a part of the batches without noticing.
             if self._loop is not loop:
@@ -495,9 +495,10 @@ class Reader(SampleSource):
             outputs = self._step(batch_size, None, blocks)
             if outputs is None:
                 break
+            is_empty = False
             yield outputs
-        # on_error="skip" may leave nothing at all; an empty epoch would hide that.
-        if self._size and self._state.errors - errors >= self._size:
+        # on_error="skip" may leave nothing at all; an empty epoch would hide that. Readers that repeat samples may note more errors than samples.
+        if is_empty and self._size and self._state.errors - errors >= self._size:
             raise RuntimeError(f"{self._op}: none of the {self._size} samples can be read; the last one: {self._errors[-1].reason}")
         with self._lock:
             self._state = self._state.moved_to(Position(self._state.position.passes + 1), 0)._replace(epochs=self._state.epochs + 1)

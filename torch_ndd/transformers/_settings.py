@@ -9,6 +9,7 @@ from .. import types
 # Pillow's numbers of filters, which transformers uses for both of its backends.
 FILTERS = {0: types.INTERP_NN, 1: types.INTERP_LANCZOS3, 2: types.INTERP_LINEAR, 3: types.INTERP_CUBIC}
 FILTER_NAMES = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}
+OTHER_FILTERS = {4: "box", 5: "hamming"}
 
 
 class Settings:
@@ -67,5 +68,6 @@ class Settings:
     def _filter(self) -> int:
         number = int(self.get("resample", 2))
         if self.resizes and number not in FILTERS:
-            raise self.make_error("resample", number, f"supported are {', '.join(f'{key} ({text})' for key, text in FILTER_NAMES.items())}")
+            supported = ", ".join(f"{key} ({text})" for key, text in FILTER_NAMES.items())
+            raise self.make_error("resample", number, f"the filter is {OTHER_FILTERS.get(number, 'unknown')}; supported are {supported}")
         return number

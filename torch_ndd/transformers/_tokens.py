@@ -162,7 +162,7 @@ class Gemma4(PatchSequence):
         positions = patch_positions(grid, order="xy")
         soft = _images.as_numbers(grid.torch().prod(1) // self.pool**2)
         if self.packed:
-            return {"pixel_values": tokens.packed(), "image_position_ids": positions, "num_soft_tokens_per_image": soft}
+            return {"pixel_values": tokens.packed(), "image_position_ids": positions.packed(), "num_soft_tokens_per_image": soft}
         return {
             "pixel_values": self.pad_sequences(tokens, self.length),
             "image_position_ids": self.pad_sequences(positions, self.length, -1),

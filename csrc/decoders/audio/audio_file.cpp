@@ -31,6 +31,9 @@ constexpr int64_t kUnknownFrames = std::numeric_limits<int64_t>::max();  // SF_C
 
 constexpr int64_t kBlock = 8192;  // samples, so that a block fits into the first-level cache
 
+// A page of Vorbis has at most 255 packets, and a packet at most 4096 frames.
+constexpr int64_t kVorbisPacket = 4096, kVorbisPage = 255 * kVorbisPacket;
+
 }  // namespace
 
 // Our own decoder reads most FLAC files; a header that promises too much is left to the library, which counts the frames.
@@ -154,14 +157,17 @@ int64_t AudioFile::skip(int64_t frames) {
   return count;
 }
 
-// Moves to a frame. A frame of MPEG audio or Opus depends on those before it, so these are decoded from one second before.
+// Moves to a frame. A frame of MPEG audio or Opus depends on those before it, so these are decoded from one second before. The library does not find
+// frames on the last page of Vorbis, which is decoded from the page before it.
 void AudioFile::seek(int64_t frame) {
   const int type = info_.format & kSubtype;
   const bool is_chained = (type >= kMpeg1 && type <= kMpeg3) || type == kOpus;
   // Far more than codecs need: the bit reservoir of MPEG audio spans a few frames, and Opus converges within 80 ms, which libsndfile adds to these.
   const int64_t before_it = type == kOpus ? info_.samplerate / 8 : info_.samplerate;
-  const int64_t from = std::max<int64_t>(is_chained ? frame - before_it : frame, 0);
   if (frame == 0) return;
+  int64_t from = is_chained ? frame - before_it : frame;
+  if (type == kVorbis && frame > info_.frames - kVorbisPage) from = std::min(from, find_last_vorbis_page(bytes_, info_.frames) - kVorbisPacket);
+  from = std::max<int64_t>(from, 0);
   bool is_there = from == 0;
   // A stream without a length has no index either: libmpg123 would only estimate the position of a frame.
   if (!is_there && info_.seekable && !memory_.view.is_estimated) {

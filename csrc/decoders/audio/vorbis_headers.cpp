@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "decoders/encoded_image.h"
@@ -45,13 +46,16 @@ struct Page {
   const uint8_t* begin = nullptr;
   size_t header = 0, size = 0;  // bytes: the header with its segment table; the whole page
   int flags() const { return begin[5]; }
+  // The number of frames up to the end of the last packet that ends on the page; -1 if none does.
+  int64_t position() const { return static_cast<int64_t>(uint64_t{little32(begin + 10)} << 32 | little32(begin + 6)); }
   uint32_t stream() const { return little32(begin + 14); }
   uint32_t number() const { return little32(begin + 18); }
 };
 
 class Pages {
  public:
-  explicit Pages(SoundBytes& bytes) : bytes_(bytes), at_(bytes.data()), end_(bytes.data() + bytes.size()) {}
+  // The pages from a byte on.
+  explicit Pages(SoundBytes& bytes, size_t begin = 0) : bytes_(bytes), at_(bytes.data() + begin), end_(bytes.data() + bytes.size()) {}
 
   // Finds the next page with a correct checksum. Returns false at the end of the file.
   bool find_next(Page& page) {
@@ -176,6 +180,23 @@ void check_vorbis_headers(SoundBytes& bytes) {
       ++packets;
       packet.clear();
     }
+  }
+}
+
+int64_t find_last_vorbis_page(SoundBytes& bytes, int64_t frames) {
+  // Pages have some 4 kB, and 64 kB at most.
+  for (size_t searched = size_t{16} << 10;; searched *= 4) {
+    const bool is_all = searched >= bytes.size();
+    Pages pages(bytes, is_all ? 0 : bytes.size() - searched);
+    Page page;
+    int64_t last = -1, before = -1;
+    while (pages.find_next(page)) {
+      if (const int64_t position = page.position(); position >= 0 && position != last) before = std::exchange(last, position);
+    }
+    // Of several streams, or with other data behind it, the end is another.
+    if (last >= 0 && last != frames) return frames;
+    if (last >= 0 && before >= 0) return std::min(before, frames);
+    if (is_all || searched > 4 * kMaxPage) return last == frames ? 0 : frames;
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include "decoders/audio/sound_bytes.h"
 
+#include <cstdint>
+
 namespace ndd {
 
 // Throws Error for an Ogg Vorbis file whose headers libsndfile would reject, because it leaks 5.7 kB each time. Everything else passes,
@@ -12,5 +14,11 @@ namespace ndd {
 // vorbis_info_init() has allocated is not freed by vorbis_info_clear() (vorbis_headers.md has the report, with a program). The codebooks in the third
 // header are not checked: a file with correct checksums and damaged codebooks still leaks 5.7 kB.
 void check_vorbis_headers(SoundBytes& bytes);
+
+// Returns the first frame of the last page of an Ogg Vorbis sound of so many frames; `frames` if it is not known. Throws Error for too many damaged pages.
+//
+// The position of a page is that of its end, and the last page ends within a block. libsndfile 1.2.2, vorbis_seek(), computes where that page begins
+// as if it ended with the block, so that a sought frame on it is up to a block away from the wanted one.
+int64_t find_last_vorbis_page(SoundBytes& bytes, int64_t frames);
 
 }  // namespace ndd

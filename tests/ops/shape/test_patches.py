@@ -172,6 +172,19 @@ def test_tiles_are_cut_row_by_row(layout: str) -> None:
     np.testing.assert_array_equal(np.asarray(tiles).transpose(0, *(1 + axis for axis in order)), np.stack(expected))
 
 
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+def test_no_images_have_no_tiles_and_positions(layout: str) -> None:
+    images = ndd.batch(np.zeros((0, 8, 8, 3) if layout == "HWC" else (0, 3, 8, 8), np.float32), layout=layout)
+    tiles, counts = ndd.tiles(images, tile=4)
+    assert tiles.torch().shape == ((0, 4, 4, 3) if layout == "HWC" else (0, 3, 4, 4))
+    assert (counts.shape, counts.dtype, tiles.dtype) == ((0,), torch.int64, torch.float32)
+    _, grid = ndd.patchify(images, patch_size=4)
+    for empty in (grid, np.zeros((0, 2), np.int64)):
+        positions = ndd.patch_positions(empty)
+        assert (positions.batch_size, positions.dtype) == (0, torch.int64)
+        assert positions.packed().values.shape == (0, 2)
+
+
 def test_a_layout_without_height_and_width_is_named_with_the_shapes() -> None:
     with pytest.raises(ValueError, match=r'patchify: The layout "XYC" .* the shape is \[\(4, 4, 3\)\]'):
         ndd.patchify(ndd.batch([np.zeros((4, 4, 3))], layout="XYC"), patch_size=4)

@@ -123,7 +123,7 @@ def patch_positions(grid: Any, /, *, merge_size: int = 1, order: PositionOrder =
         pair = torch.stack([y, x] if order == "yx" else [x, y], -1)
         blocks = pair.reshape(height // merge_size, merge_size, width // merge_size, merge_size, 2).transpose(1, 2).reshape(-1, 2)
         positions.append(blocks.repeat(groups[0] if groups else 1, 1))
-    result = as_batch(positions)
+    result = as_batch(positions) if positions else new_batch(torch.empty((0, 0, 2), dtype=torch.int64), None)
     return result.tensors[0] if isinstance(value, Tensor) else result
 
 
@@ -158,10 +158,11 @@ def tiles(images: Any, /, *, tile: int | Sequence[int]) -> tuple[Batch, torch.Te
     channels = tokens.sample_shapes()[:, 1] // (height * width)
     if len(channels) and bool((channels != channels[0]).any()):
         raise ValueError(f"tiles: all images need the same number of channels, got {channels.tolist()!r:.200}")
-    extent = int(channels[0]) if len(channels) else 0
+    extent = int(channels[0]) if len(channels) else batch.shared_extent(layout.index("C")) or 0
     shape = (height, width, extent) if layout == "HWC" else (extent, height, width)
     parts = tokens.packed().values
     # Tokens become tiles, whose numbers differ from those of the pending work.
-    result = new_batch(parts.buffer.view(-1, *shape), None, batch.layout, fence(parts, ALL_SAMPLES))
+    # The number of tiles is given because it does not follow from a buffer without elements.
+    result = new_batch(parts.buffer.view(int(counts.sum()), *shape), None, batch.layout, fence(parts, ALL_SAMPLES))
     result.sources = select_sources(batch.sources, np.repeat(np.arange(len(counts)), counts))
     return result, counts

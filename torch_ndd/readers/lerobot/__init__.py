@@ -160,6 +160,7 @@ class LeRobot(ThreadedReader):
 
     def _load_files(self) -> _DataSet:
         layout = Layout(self._op, self._root, self._max_sample_bytes)
+        layout.add_own_columns()
         features = self._select(layout)
         steps = self._find_steps(layout, features)
         cameras = [name for name, feature in features.items() if feature.kind == "video"]

@@ -22,6 +22,8 @@ MAX_RATE = 10_000  # frames per second
 MAX_FRAMES = 1 << 40
 _FIELD = re.compile(r"\{(\w+)(?::0(\d)d)?\}")
 _CHUNK, _FILE = re.compile(rb"chunk-\d+\Z"), re.compile(rb"file-\d+\.parquet\Z")
+# Columns that LeRobot adds to each frame. It lists them among the features; other programs may list their own features only.
+OWN_COLUMNS = {"timestamp": "float32", "frame_index": "int64", "episode_index": "int64", "index": "int64", "task_index": "int64"}
 _FLOATS, _WHOLE = re.compile(r"float(16|32|64)\Z"), re.compile(r"u?int(8|16|32|64)\Z")
 
 
@@ -142,6 +144,22 @@ class Layout:
             # A feature of one number is delivered as a scalar.
             features[name] = Feature(_kind_of(dtype), () if shape == [1] else tuple(shape))
         return features
+
+    def add_own_columns(self) -> None:
+        """Add LeRobot's own columns to the features where the description leaves them out and the files have them."""
+        missing = [name for name in OWN_COLUMNS if name not in self.features]
+        if not missing:
+            return
+        path = self.read_episodes([]).data.paths[0]
+        names = self._names_of_columns(path)
+        self.features.update({name: Feature(OWN_COLUMNS[name], ()) for name in missing if name in names})
+
+    def _names_of_columns(self, path: str) -> list[str]:
+        try:
+            names: list[str] = open_file(self.op, path).schema_arrow.names
+        except Exception as error:  # pyarrow has several types
+            raise self.error(path, f"cannot be read: {reason_of(error)}") from None
+        return names
 
     def _expand(self, key: str, **values: Any) -> str:
         """Return a path by the template ``data_path`` or ``video_path``, which is not trusted: only plain fields, and only files below the root."""
@@ -266,11 +284,9 @@ class Layout:
             entries = [(entry.get("task_index"), entry.get("task")) for entry in self._json_lines("meta/tasks.jsonl")]
         else:
             path, entries = self._path("meta/tasks.parquet"), []
-            try:
-                names = open_file(self.op, path).schema_arrow.names
-            except Exception as error:
-                raise self.error(path, f"cannot be read: {reason_of(error)}") from None
-            text = next((name for name in names if name != "task_index"), "task")  # the index of a pandas table, whatever its name
+            text = next(
+                (name for name in self._names_of_columns(path) if name != "task_index"), "task"
+            )  # the index of a pandas table, whatever its name
             for table in self.read_columns(path, ["task_index", text]):
                 entries += zip(table.column("task_index").to_pylist(), table.column(text).to_pylist(), strict=True)
         tasks = {number: task.encode() for number, task in entries if type(number) is int and isinstance(task, str)}
