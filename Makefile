@@ -95,11 +95,11 @@ fuzz: $(VENV)/test.stamp build
 	for name in $(FUZZ); do $(BIN)/python tests/fuzz/$$name.py --out build/fuzz/$$name $(FUZZ_ARGS) || exit 1; done
 
 # Kernels called through torch.ops with arguments that Python never passes, in the library of `make asan`: half an hour of a core, or
-# `make fuzz-kernels FUZZ_ARGS="--only resize"`.
+# `make fuzz-kernels FUZZ_ARGS="--only resize"`. A process ends at the first report, so that the call is known.
 fuzz-kernels: $(SANITIZER)/build.ninja
 	$(BIN)/ninja -C $(SANITIZER)
 	rm -f $(SANITIZER)/report*
-	$(SANITIZED) $(BIN)/python tests/fuzz/kernels.py --out build/fuzz/kernels $(FUZZ_ARGS)
+	$(SANITIZED):halt_on_error=1 $(BIN)/python tests/fuzz/kernels.py --out build/fuzz/kernels $(FUZZ_ARGS)
 
 # The CUDA kernels, compiled for the CPU over an emulator that checks each access to memory (tests/emulated_cuda): no GPU and no nvcc are needed. A
 # selection again, or `make emulated-cuda EMULATED_TESTS="ops/test_reductions.py"`. Two cores build for 6 minutes the first time; the kernels of the
