@@ -73,7 +73,7 @@ def _make_color_calls() -> Iterator[tuple[str, tuple[Any, ...]]]:
 def _make_window_calls() -> Iterator[tuple[str, tuple[Any, ...]]]:
     windows = torch.tensor([[1, 2, 3, 2], [0, 0, 8, 6], [0, 0, 0, 0]])
     yield "fill_windows", (IMAGES.clone(), None, windows, torch.zeros(3), False)
-    yield "fill_windows", (PACKED.clone(), TABLE, windows[:1], torch.zeros(1), False)
+    yield "fill_windows", (PACKED.clone(), TABLE, torch.tensor([[1, 0, 3, 2]]), torch.zeros(1), False)
     firsts = torch.tensor([[0], [18], [162]])
     yield "noise_windows", (FLOATS.clone(), None, torch.cat([windows, firsts], 1), WORDS, False)
     yield "random_crop_windows", (whole(3, 2) + 20, WORDS, 0.1, 1.0, 0.75, 1.3, 10, whole(3, 4))

@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import torch_ndd as ndd
-from torch_ndd.ops.geometry import _fill_windows  # noqa: F401  kernels of translated transforms
+from torch_ndd.ops.color import _byte_steps  # noqa: F401  kernels of policies
+from torch_ndd.ops.geometry import _fill_windows  # noqa: F401  and of translated transforms
 
 SIDES = torch.tensor([[480, 640], [30, 20], [7, 900]])
 WORDS = torch.zeros(7, dtype=torch.int64)
@@ -193,6 +194,18 @@ def patchify(
                 (whole(6, 4), torch.zeros(2, 3, 2), "the samples and the types of the inputs"),
             )
         ),
+        # Transforms and filters of sounds, whose tables would take the memory.
+        ("power_spectrum", (IMAGES, None, 0, 1 << 40, 2, IMAGES.clone(), None), "too small for transforms of 1099511627776"),
+        ("spectrogram", (ONE[None], None, None, 1 << 40, 4, 4, 2, True, True, False, torch.zeros(1, 1), None), "too small for transforms"),
+        ("audio_resample", (ONE[None], None, ONE, 1e30, True, ONE[None].clone(), None), "quality of resampling must be from 0 to 100"),
+        ("mel_filter_bank", (IMAGES, None, 1, 16000.0, 0.0, 8000.0, (1 << 62) + 1, False, True, IMAGES.clone(), None), "elements, got 144"),
+        # Steps of colors on eight planes, and matrices for no output.
+        ("hue", (IMAGES.byte(), None, ONE, IMAGES[:0].byte(), None), "the output must have 3 samples, got 0"),
+        (
+            "byte_steps",
+            (IMAGES.byte(), None, numbers(3, 10) * 3, ONE, 1, 0, False, True, IMAGES.byte(), None),
+            "is not for the layout or the channels",
+        ),
         # Layers, patches, matrices, chains.
         ("multi_paste", paste([], IMAGES.clone()), "there must be inputs"),
         ("multi_paste", paste([IMAGES], torch.zeros(3, 8, 6)), "there must be inputs, and images or videos"),
@@ -242,6 +255,10 @@ def patchify(
 def test_kernel_rejects_tables_that_do_not_fit(op: str, arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises((RuntimeError, ValueError, TypeError), match=message):
         getattr(torch.ops.ndd, op)(*arguments)
+
+
+def test_empty_rows_are_kept() -> None:
+    assert torch.ops.ndd.kept_rows(torch.zeros(6, 4, 0), ~MASK).shape == (6, 4, 0)
 
 
 def test_samples_without_elements_take_neither_time_nor_memory() -> None:

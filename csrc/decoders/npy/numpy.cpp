@@ -65,6 +65,7 @@ void to_c_order(const NpyHeader& header, const char* in, char* out) {
 
 // In up to three steps, each only if needed: swap bytes, transpose, convert. Buffers belong to the thread and are reused.
 void decode_array(const NpyHeader& header, const char* data, void* out, DType out_dtype) {
+  if (header.volume == 0) return;  // memcpy() must not get null pointers
   static thread_local std::vector<char> swapped, ordered;
   const auto bytes = static_cast<size_t>(header.volume * header.item_bytes);
   if (header.swapped) {

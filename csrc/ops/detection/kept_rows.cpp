@@ -21,7 +21,7 @@ Tensor kept_rows(const Tensor& rows, const Tensor& kept) {
   const auto* from = static_cast<const char*>(rows.data_ptr());
   auto* to = static_cast<char*>(selected.data_ptr());
   for (int64_t k = 0; k < count; ++k, from += bytes) {
-    if (!chosen[k]) continue;
+    if (!chosen[k] || bytes == 0) continue;
     std::memcpy(to, from, bytes);
     to += bytes;
   }
