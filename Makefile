@@ -91,7 +91,7 @@ asan: $(SANITIZER)/build.ninja
 
 # Damaged files by the ten thousand, in processes that may die, with checks of the heap (tests/fuzz): an hour of a core. Files of DALI_EXTRA_PATH are
 # damaged too where it is set. A selection: `make fuzz FUZZ=images FUZZ_ARGS="--formats tiff --mutated 20000 --seed 2"`.
-FUZZ ?= images media containers tiles gpu_headers
+FUZZ ?= images media containers folders tiles gpu_headers
 fuzz: $(VENV)/test.stamp build
 	for name in $(FUZZ); do $(BIN)/python tests/fuzz/$$name.py --out build/fuzz/$$name $(FUZZ_ARGS) || exit 1; done
 

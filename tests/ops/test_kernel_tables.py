@@ -206,6 +206,28 @@ def patchify(
             (IMAGES.byte(), None, numbers(3, 10) * 3, ONE, 1, 0, False, True, IMAGES.byte(), None),
             "is not for the layout or the channels",
         ),
+        # Filters of images.
+        *(
+            ("filter", (IMAGES, None, weights, None, None, None, whole(1), 0, False, first, spatial, out, None), message)
+            for weights, first, spatial, out, message in (
+                (torch.ones(3, 3, 3), 2, 2, IMAGES.clone(), "do not have the axes that are filtered"),
+                (torch.ones(3, 3, 3), -1, 2, IMAGES.clone(), "do not have the axes that are filtered"),
+                (torch.ones(3, 3, 3), 0, 1 << 40, IMAGES.clone(), "do not have the axes that are filtered"),
+                (torch.ones(3, 3), 0, 2, IMAGES.clone(), "do not have the axes that are filtered"),
+                (torch.ones(2, 3, 3), 0, 2, IMAGES.clone(), "filters for each of 3 samples"),
+                (torch.ones(3, 3, 3), 0, 2, IMAGES[:0].clone(), "filters for each of 3 samples"),
+                (torch.ones(3, 3, 3), 0, 2, IMAGES[:, :7].clone(), "another size than the filtered image"),
+                (torch.ones(3, 3, 3), 0, 2, IMAGES[..., :2].clone(), "another size than the filtered image"),
+            )
+        ),
+        *(
+            (
+                "experimental_dilate",
+                (IMAGES, None, torch.tensor([[-1, -1]]), torch.tensor([[3, 3]]), count, 0, 0, IMAGES.clone(), None),
+                "iterations",
+            )
+            for count in (0, -1, 1 << 40)
+        ),
         # Layers, patches, matrices, chains.
         ("multi_paste", paste([], IMAGES.clone()), "there must be inputs"),
         ("multi_paste", paste([IMAGES], torch.zeros(3, 8, 6)), "there must be inputs, and images or videos"),
@@ -258,7 +280,7 @@ def test_kernel_rejects_tables_that_do_not_fit(op: str, arguments: tuple[Any, ..
 
 
 def test_empty_rows_are_kept() -> None:
-    assert torch.ops.ndd.kept_rows(torch.zeros(6, 4, 0), ~MASK).shape == (6, 4, 0)
+    assert torch.ops.ndd.kept_rows(torch.zeros(6, 4, 0), torch.ones(6, dtype=torch.bool)).shape == (6, 4, 0)
 
 
 def test_samples_without_elements_take_neither_time_nor_memory() -> None:
