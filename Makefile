@@ -69,7 +69,8 @@ bench: $(VENV)/test.stamp
 	$(BIN)/python -m benchmarks ops
 
 # The tests with a library that reports bad accesses to memory and undefined arithmetic: a short selection, or `make asan TESTS="tests/ops -k resize"`.
-# TORCH_NDD_LIBRARY is loaded in place of the one beside the Python files. Leaks are not looked for: Python and torch have their own.
+# TORCH_NDD_LIBRARY is loaded in place of the one beside the Python files. Leaks are not looked for: Python and torch have their own. Undefined arithmetic
+# ends the process: beside the other sanitizer, that of undefined behavior writes to stderr whatever its log_path says, which pytest hides.
 TESTS ?= $(addprefix tests/,core/context/test_threads.py core/context/test_context.py test_operators.py::test_equals_its_reference \
   test_bad_input.py::test_every_type_of_elements test_bad_input.py::test_images_without_pixels)
 SANITIZER := $(abspath build/asan)
@@ -80,7 +81,7 @@ $(SANITIZER)/build.ninja: $(VENV)/test.stamp
 SANITIZED = env -u CI TORCH_NDD_LIBRARY=$(SANITIZER)/_C.so \
   LD_PRELOAD="$$(for name in asan ubsan stdc++; do printf '%s ' $$($(or $(CXX),g++) -print-file-name=lib$$name.so); done)" \
   ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1:max_allocation_size_mb=8000:log_path=$(SANITIZER)/report \
-  UBSAN_OPTIONS=print_stacktrace=1:log_path=$(SANITIZER)/report
+  UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 asan: $(SANITIZER)/build.ninja
 	$(BIN)/ninja -C $(SANITIZER)
 	rm -f $(SANITIZER)/report*
@@ -90,7 +91,7 @@ asan: $(SANITIZER)/build.ninja
 
 # Damaged files by the ten thousand, in processes that may die, with checks of the heap (tests/fuzz): an hour of a core. Files of DALI_EXTRA_PATH are
 # damaged too where it is set. A selection: `make fuzz FUZZ=images FUZZ_ARGS="--formats tiff --mutated 20000 --seed 2"`.
-FUZZ ?= images media containers tiles gpu_headers
+FUZZ ?= images media containers folders tiles gpu_headers
 fuzz: $(VENV)/test.stamp build
 	for name in $(FUZZ); do $(BIN)/python tests/fuzz/$$name.py --out build/fuzz/$$name $(FUZZ_ARGS) || exit 1; done
 

@@ -9,9 +9,13 @@ namespace ndd {
 namespace {
 
 int64_t product(const int64_t* shape, int64_t ndim) {
-  int64_t n = 1;
-  for (int64_t d = 0; d < ndim; ++d)
-    if (shape[d] < 0 || __builtin_mul_overflow(n, shape[d], &n)) fail(Error::Value, "a table of shapes has a negative extent, or too many elements");
+  // Kernels multiply some of the extents, and bytes of elements: no such product may overflow, also of a sample without elements.
+  int64_t n = 1, most = sizeof(double);
+  for (int64_t d = 0; d < ndim; ++d) {
+    if (shape[d] < 0 || __builtin_mul_overflow(most, std::max<int64_t>(shape[d], 1), &most))
+      fail(Error::Value, "a table of shapes has a negative extent, or too many elements");
+    n *= shape[d];
+  }
   return n;
 }
 

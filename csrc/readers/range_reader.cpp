@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ndd/error.h"
+#include "ndd/host_numbers.h"
 #include "ndd/kernel.h"
 #include "ndd/python_interface.h"
 #include "ndd/stream/host_memory.h"
@@ -206,7 +207,7 @@ RangeRequest& ranges(int64_t handle) { return dynamic_cast<RangeRequest&>(**rein
 Tensor range_bytes(int64_t handle, const MaybeTensor& lengths) {
   RangeRequest& request = ranges(handle);
   if (lengths) {
-    auto* out = static_cast<int64_t*>(lengths->data_ptr());
+    int64_t* out = host_numbers<int64_t>("ndd::range_bytes", "the table of lengths", *lengths, static_cast<int64_t>(request.parts().size()));
     for (const RangeRequest::Part& part : request.parts()) *out++ = part.length;
   }
   return request.take_bytes();

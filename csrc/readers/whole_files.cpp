@@ -4,6 +4,7 @@
 #include <string>
 
 #include "ndd/error.h"
+#include "ndd/host_numbers.h"
 #include "ndd/kernel.h"
 #include "ndd/samples.h"
 #include "ndd/stream/stream.h"
@@ -31,12 +32,14 @@ void with_file(const std::string& op, const Samples& paths, int64_t i, F work) {
 // Called when the output is allocated; read_files() on the CPU stream later checks that the size is the same.
 void file_sizes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out) {
   const Samples paths(input, input_shapes);
-  auto* sizes = static_cast<int64_t*>(out.data_ptr());
+  int64_t* const sizes = host_numbers<int64_t>(op, "the table of sizes", out, paths.size());
   for (int64_t i = 0; i < paths.size(); ++i) with_file(op, paths, i, [&](const OpenFile& file) { sizes[i] = file.size(); });
 }
 
 void read_files(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples paths(input, input_shapes), contents(out, out_shapes);
+  if (contents.size() != paths.size() || contents.item_bytes() != 1)
+    fail(Error::Value, op, ": the output must have bytes for each of ", paths.size(), " files");
   const double cost = 10'000 + 0.1 * contents.mean_volume();  // opening, and 10 GB/s from the page cache
   launch_cpu(op, paths.size(), cost, {input, out}, [=](int64_t i) {
     with_file(op, paths, i, [&](const OpenFile& file) {

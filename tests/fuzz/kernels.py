@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Call every kernel through torch.ops with arguments that Python never passes: too few samples, other types, negative extents, unknown layouts.
 
-The calls of the operators' cases are recorded, and one argument at a time is changed. A kernel may raise or return; it must not read or write beside
-its tensors, which only a library with sanitizers shows (``make fuzz-kernels``), wait, or end the process:
+The calls of the operators' cases and those of ``kernel_calls.py`` are recorded. Of each, one argument at a time is changed, then random pairs. A
+kernel may raise or return; it must not read or write beside its tensors, which only a library with sanitizers shows (``make fuzz-kernels``), wait, or
+end the process:
 
     python tests/fuzz/kernels.py --only resize --calls 3
+
+A line for each call says how many of its changes the kernel has accepted, and so computed with.
 """
 
 import argparse
 import json
 import math
 import os
+import random
+import re
 import signal
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -24,58 +30,72 @@ sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "helpers")]
 
 import torch  # noqa: E402
 from _all_cases import CASES  # noqa: E402
+from kernel_calls import make_calls  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+from torch_ndd import EvalMode  # noqa: E402
+from torch_ndd._core.native.kernels import KERNELS  # noqa: E402
 from torch_ndd._core.operators import plans  # noqa: E402
-from torch_ndd._core.values import dispatch  # noqa: E402
-from torch_ndd.testing import _properties as properties  # noqa: E402
 
 Call = tuple[Callable[..., Any], list[Any]]
-SECONDS = 20  # for a call with a changed argument
+SECONDS, WAITING = 20, 200  # of CPU time and in all, for a call with a changed argument
 INTEGERS = (-(1 << 63), -(1 << 31), -1, 0, 1, 2, 7, 1 << 31, 1 << 40, (1 << 62) + 1)
 NUMBERS = (math.nan, math.inf, -math.inf, -1.0, 0.0, 1e30, 1e300)
+# Functions that take addresses, which only this package has.
+NOT_ATTACKED = {"again", "again_with", "again_on_stream", "npy_bytes", "range_bytes", "record_output", "upload"}
 TEXTS = ("", "X", "C", "HW", "HWC", "CHW", "FHWC", "DHWC", "HHWC", "HWCX", "ABCDEFGHIJKLMNOP")
+
+
+def describe(value: Any) -> Any:
+    """Return what tells a call from others of its kernel."""
+    if isinstance(value, torch.Tensor):
+        return value.dim(), value.dtype
+    return [describe(item) for item in value] if isinstance(value, list | tuple) else type(value)
+
+
+def clone(value: Any) -> Any:
+    """Copy the tensors in an argument."""
+    if isinstance(value, torch.Tensor):
+        return value.clone() if value.is_contiguous() else value
+    return [clone(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+class Recorder(TorchDispatchMode):
+    """Records up to ``most`` calls of each kernel with different shapes or types."""
+
+    def __init__(self, only: str, most: int) -> None:
+        super().__init__()
+        self.only, self.most = only, most
+        self.calls: list[tuple[str, Call]] = []
+        self.known: dict[str, set[str]] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        """Make a call, and keep its arguments."""
+        namespace, _, name = func._schema.name.partition("::")
+        if namespace == "ndd" and self.only in name and name not in NOT_ATTACKED:
+            kinds = self.known.setdefault(name, set())
+            if len(kinds) < self.most and (kind := str([describe(value) for value in args])) not in kinds:
+                kinds.add(kind)
+                self.calls.append((name, (func, [clone(value) for value in args])))
+        return func(*args, **(kwargs or {}))
 
 
 def record(only: str, most: int) -> list[tuple[str, Call]]:
     """Return up to ``most`` calls of each kernel with different shapes or types."""
-    calls: list[tuple[str, Call]] = []
-    known: dict[str, set[str]] = {}
-    launched = dispatch.submit
-
-    def describe(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return value.dim(), value.dtype
-        return [describe(item) for item in value] if isinstance(value, list | tuple) else type(value)
-
-    def clone(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return value.clone()
-        return [clone(item) for item in value] if isinstance(value, list | tuple) else value
-
-    def note(kernel: Callable[..., Any], arguments: Sequence[Any], reads: Any, *others: Any) -> Any:
-        name = getattr(getattr(kernel, "_schema", None), "name", "").partition("::")[2]
-        if name and only in name:
-            for pending, _ in reads:
-                pending.wait()
-            kinds = known.setdefault(name, set())
-            if len(kinds) < most and (kind := str([describe(value) for value in arguments])) not in kinds:
-                kinds.add(kind)
-                calls.append((name, (kernel, [clone(value) for value in arguments])))
-        return launched(kernel, arguments, reads, *others)
-
-    for module in [module for name, module in sys.modules.items() if name.startswith("torch_ndd")]:
-        if getattr(module, "submit", None) is launched:
-            vars(module)["submit"] = note
-    plans.run_plan = lambda *_: None  # native code repeats kernels, past the function above
+    plans.run_plan = lambda *_: None  # native code repeats kernels, past the recorder
     met: Counter[tuple[str, bool]] = Counter()
-    for case in CASES:
-        for ragged in (False, True):
-            # More cases than calls, because many cases of an operator lead to the same call.
-            if case.reference is None or (ragged and not case.ragged) or met[case.operator, ragged] >= 3 * most:
-                continue
-            met[case.operator, ragged] += 1
-            properties.equals_its_reference(case, ragged, "cpu")
-    return calls
+    with EvalMode.sync_cpu, Recorder(only, most) as recorder:
+        for name, arguments in make_calls():
+            if only in name:
+                getattr(torch.ops.ndd, name).default(*arguments)
+        for case in CASES:
+            for ragged in (False, True):
+                # More cases than calls, because many cases of an operator lead to the same call.
+                if (ragged and not case.ragged) or met[case.operator, ragged] >= 3 * most:
+                    continue
+                met[case.operator, ragged] += 1
+                case.run(ragged, "cpu")
+    return recorder.calls
 
 
 def change_tensor(value: torch.Tensor) -> Iterator[tuple[str, Any]]:
@@ -92,6 +112,13 @@ def change_tensor(value: torch.Tensor) -> Iterator[tuple[str, Any]]:
         yield "an axis more", value[..., None].clone()
         yield "an empty axis more", value.new_zeros(*value.shape, 0)
         yield "every other element", torch.cat([value, value], -1)[..., ::2]
+        if dims == 2 and value.dtype == torch.int64 and value.numel():
+            # Shapes without elements, whose other extents are large.
+            for extent in (1 << 30, 1 << 40):
+                for place in {0, value.shape[1] - 1}:
+                    large = torch.zeros_like(value)
+                    large[:, place] = extent
+                    yield f"{extent} at {place}, else 0", large
     yield "no axis", value.new_zeros(())
     for dtype in (torch.uint8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.bool):
         if dtype != value.dtype:
@@ -130,8 +157,10 @@ def change(value: Any) -> Iterator[tuple[str, Any]]:
             yield f"first: {text}", [first, *value[1:]]
 
 
-def changes(arguments: Sequence[Any], optional: Sequence[bool]) -> Iterator[tuple[str, list[Any]]]:
-    """Yield argument lists of which one argument is another."""
+def changes(arguments: Sequence[Any], optional: Sequence[bool], pairs: int) -> Iterator[tuple[str, list[Any]]]:
+    """Yield the arguments, lists of which one argument is another, and ``pairs`` lists of which two are."""
+    yield "unchanged", list(arguments)
+    single: list[tuple[int, str, Any]] = []
     for k, value in enumerate(arguments):
         others = list(change(value))
         if value is None:
@@ -139,48 +168,77 @@ def changes(arguments: Sequence[Any], optional: Sequence[bool]) -> Iterator[tupl
             others = [(f"{list(table.shape)}", table) for table in tables]
         elif optional[k]:
             others.append(("None", None))
-        for text, other in others:
-            yield f"argument {k}: {text}", [*arguments[:k], other, *arguments[k + 1 :]]
+        single.extend((k, text, other) for text, other in others)
+    for k, text, other in single:
+        yield f"argument {k}: {text}", [*arguments[:k], other, *arguments[k + 1 :]]
+    generator = random.Random(1)
+    for _ in range(pairs if single else 0):
+        # One of two arguments, as likely as any other, has so many changes that the others would be rare.
+        changed, texts = list(arguments), []
+        for k in generator.sample(sorted({k for k, _, _ in single}), min(2, len({k for k, _, _ in single}))):
+            _, text, changed[k] = generator.choice([other for other in single if other[0] == k])
+            texts.append(f"argument {k}: {text}")
+        yield ", ".join(texts), changed
 
 
-def run(call: Call, begin: int, pipe: int) -> None:
-    """Make the calls from number ``begin`` on, and write the number of each before it begins."""
+def run(call: Call, begin: int, pairs: int, pipe: int) -> None:
+    """Make the calls from number ``begin`` on. Write the number of each before it begins, and a plus sign if it has returned."""
     kernel, arguments = call
     optional = ["Optional" in str(parameter.type) for parameter in kernel._schema.arguments]  # type: ignore[attr-defined]
-    for number, (_, changed) in enumerate(changes(arguments, optional)):
+    for number, (_, changed) in enumerate(changes(arguments, optional, pairs)):
         if number < begin:
             continue
         os.write(pipe, f"{number}\n".encode())
-        signal.alarm(SECONDS)
+        signal.alarm(WAITING)
+        signal.setitimer(signal.ITIMER_PROF, SECONDS)
         # What is written to the outputs must not change the next call.
         own = [value.clone() if isinstance(value, torch.Tensor) and value.is_contiguous() else value for value in changed]
         with suppress(RuntimeError, ValueError, TypeError, IndexError, MemoryError):
             kernel(*own)
+            os.write(pipe, b"+\n")
     os._exit(0)
 
 
-def attack(call: Call) -> list[str]:
-    """Return which changed arguments ended the process."""
+def find_report(process: int, errors: str) -> str:
+    """Return what the sanitizers say of a process, and where in the library. That of addresses writes to a file, the other one to stderr."""
+    path = re.search(r"log_path=([^:]+)", os.environ.get("ASAN_OPTIONS", ""))
+    if path and (report := Path(f"{path[1]}.{process}")).exists():
+        errors += report.read_text(errors="replace")
+    lines = errors.splitlines()
+    first = next((k for k, line in enumerate(lines) if "ERROR:" in line or "runtime error:" in line), len(lines))
+    places = [line.strip()[:200] for line in lines[first:] if re.search(r"#\d+ .*csrc/", line)][:2]
+    return "".join(f"\n        {line}" for line in (*(line.strip()[:160] for line in lines[first : first + 1]), *places))
+
+
+def attack(call: Call, pairs: int) -> tuple[list[str], str]:
+    """Return which changed arguments ended the process, and how many the kernel has accepted."""
     kernel, arguments = call
     optional = ["Optional" in str(parameter.type) for parameter in kernel._schema.arguments]  # type: ignore[attr-defined]
-    texts = [text for text, _ in changes(arguments, optional)]
+    texts = [text for text, _ in changes(arguments, optional, pairs)]
     found: list[str] = []
-    begin = 0
+    begin = accepted = 0
     while begin < len(texts):
         reading, writing = os.pipe()
+        errors = tempfile.TemporaryFile()  # noqa: SIM115
         child = os.fork()
         if child == 0:
-            run(call, begin, writing)
+            os.dup2(errors.fileno(), 2)
+            run(call, begin, pairs, writing)
         os.close(writing)
-        with os.fdopen(reading) as lines:
-            reached = [int(line) for line in lines]
+        with os.fdopen(reading) as stream:
+            lines = stream.read().split()
+        reached = [int(line) for line in lines if line != "+"]
+        accepted += lines.count("+")
+        if lines[:2] == ["0", "1"]:
+            found.append("the kernel refuses the recorded call")
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         if code == 0:
             break
         last = reached[-1] if reached else begin
-        found.append(f"{texts[last]}: exit code {code}")
+        errors.seek(0)
+        found.append(f"{texts[last]}: exit code {code}{find_report(child, errors.read().decode(errors='replace'))}")
         begin = last + 1
-    return found
+    return found, f"{accepted} of {len(texts)} accepted"
 
 
 def main() -> int:
@@ -188,13 +246,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="kernels with this in their name")
     parser.add_argument("--calls", type=int, default=2, help="calls of each kernel")
+    parser.add_argument("--pairs", type=int, default=300, help="pairs of changes for each call")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     failures: dict[str, list[str]] = {}
-    for name, call in record(options.only, options.calls):
+    calls = record(options.only, options.calls)
+    for name in sorted({name for name, backend in KERNELS if backend == "CPU" and options.only in name} - {name for name, _ in calls}):
+        failures[name] = ["no call was recorded"]
+        print(name, *failures[name], sep=": ")
+    for name, call in calls:
         print(name, end=": ", flush=True)
-        found = attack(call)
-        print(f"{len(found)} failures", *found, sep="\n    ", flush=True)
+        found, accepted = attack(call, options.pairs)
+        print(f"{accepted}, {len(found)} failures", *found, sep="\n    ", flush=True)
         failures.setdefault(name, []).extend(found)
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)

@@ -44,7 +44,7 @@ def resize_arguments(
         # Batches of any kernel: `copy` checks nothing else.
         ("copy", (torch.zeros(20), table([-3, 2], [5, 2]), torch.zeros(20), table([-3, 2], [5, 2])), "a negative extent"),
         ("copy", (torch.zeros(20), table([1 << 62, 4], [1, 1]), torch.zeros(20), table([1 << 62, 4], [1, 1])), "too many elements"),
-        ("copy", (torch.zeros(20), table([1 << 62], [1 << 62], [1 << 62], [1 << 62], [1]), torch.zeros(1, 20), None), "the buffer is smaller"),
+        ("copy", (torch.zeros(20), table([1 << 59], [1 << 59], [1 << 59], [1 << 59], [1]), torch.zeros(1, 20), None), "the buffer is smaller"),
         ("copy", (torch.zeros(20), table([2, 2], dtype=torch.int32), torch.zeros(20), table([2, 2])), "int64 and on the CPU"),
         ("copy", (torch.zeros(20), table([2, 2])[0], torch.zeros(20), table([2, 2])), "with a row for each sample"),
         ("copy", (torch.zeros(1, 4).expand(3, 4), None, torch.zeros(3, 4), None), "a batch must be contiguous"),

@@ -4,6 +4,7 @@
 #include "decoders/sample_errors.h"
 #include "ndd/elementwise/convert.h"
 #include "ndd/error.h"
+#include "ndd/host_numbers.h"
 #include "ndd/kernel.h"
 #include "ndd/samples.h"
 #include "ndd/slice/slice.h"
@@ -33,8 +34,9 @@ NpyHeader npy_header(const Samples& files, int64_t i) {
 // Fills `out` (N, 2 + axes) with the type, the number of dimensions and the extents of each array.
 void npy_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out) {
   const Samples files(input, input_shapes);
-  auto* row = static_cast<int64_t*>(out.data_ptr());
   const int64_t columns = out.size(1);
+  if (columns < 2) fail(Error::Value, op, ": the table of shapes must have a type and a number of dimensions");
+  int64_t* row = host_numbers<int64_t>(op, "the table of shapes", out, columns * files.size());
   for (int64_t i = 0; i < files.size(); ++i, row += columns) {
     // Errors are reported for their sample.
     for_sample(op, i, [&] {
@@ -63,6 +65,7 @@ void to_c_order(const NpyHeader& header, const char* in, char* out) {
 
 // In up to three steps, each only if needed: swap bytes, transpose, convert. Buffers belong to the thread and are reused.
 void decode_array(const NpyHeader& header, const char* data, void* out, DType out_dtype) {
+  if (header.volume == 0) return;  // memcpy() must not get null pointers
   static thread_local std::vector<char> swapped, ordered;
   const auto bytes = static_cast<size_t>(header.volume * header.item_bytes);
   if (header.swapped) {
@@ -84,6 +87,7 @@ void decode_array(const NpyHeader& header, const char* data, void* out, DType ou
 
 void decode_numpy(const Tensor& input, const MaybeTensor& input_shapes, std::string op, const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), arrays(out, out_shapes);
+  if (arrays.size() != files.size()) fail(Error::Value, op, ": the output must have an array for each of ", files.size(), " files");
   launch_cpu(op, files.size(), 1000 + 0.3 * arrays.mean_volume(), {input, out}, [=](int64_t i) {
     for_sample(op, i, [&] {
       const NpyHeader header = npy_header(files, i);

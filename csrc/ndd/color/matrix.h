@@ -107,6 +107,7 @@ static void color_matrix(const std::string& op, const Samples& in, const Samples
   using namespace color_matrix_detail;
   const Channels channels{in_channels, out_channels};
   const int64_t columns = pointwise_detail::frame_arguments(arguments);
+  if (out.size() != in.size()) fail(Error::Value, op, ": the output must have ", in.size(), " samples, got ", out.size());
   const auto visit_runs = [=](int64_t i, auto visit) {
     const int64_t found = in.ndim() < 1 ? 0 : in.shape(i)[in.ndim() - 1];
     if (found != channels.in) fail(op, ": the image must have ", channels.in == 1 ? "1 channel" : "3 channels", ", sample ", i, " has ", found);

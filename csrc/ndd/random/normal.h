@@ -35,7 +35,7 @@ NDD_HD float log_of(float x) {
   constexpr float c[] = {0.9999998139f, -0.5000066739f, 0.3333618203f, -0.2495934387f, 0.1987304623f, -0.1733346461f, 0.1641999113f, -0.1010224017f};
   // Splits x into f + 1 between sqrt(1/2) and sqrt(2), and a power of two: the exponent is counted from sqrt(1/2), not from 1.
   const int32_t bits = same_bits<int32_t>(x), exponent = (bits - same_bits<int32_t>(kSqrtHalf)) >> 23;
-  const float f = same_bits<float>(bits - (exponent << 23)) - 1.0f;
+  const float f = same_bits<float>(bits - exponent * (1 << 23)) - 1.0f;
   return f * polynomial(f, c) + static_cast<float>(exponent) * 0.69314718f;
 }
 
@@ -47,7 +47,7 @@ NDD_HD double log_of(double x) {
   const int64_t bits = same_bits<int64_t>(x);
   // In 32 bits: AVX2 has neither an arithmetic shift of 64-bit integers nor their conversion to double.
   const int32_t exponent = (static_cast<int32_t>(bits >> 32) - static_cast<int32_t>(same_bits<int64_t>(kSqrtHalf) >> 32)) >> 20;
-  const double m = same_bits<double>(bits - (static_cast<int64_t>(exponent) << 52));
+  const double m = same_bits<double>(bits - exponent * (int64_t{1} << 52));
   const double s = (m - 1.0) / (m + 1.0);
   return s * polynomial(s * s, c) + static_cast<double>(exponent) * 0.69314718055994531;
 }

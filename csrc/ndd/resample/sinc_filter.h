@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "ndd/error.h"
 #include "ndd/hd.h"
 #include "ndd/line_vector.h"
 
@@ -45,7 +46,10 @@ struct SincFilter {
 };
 
 // The lobes of the sinc on each side for a quality from 0 to 100: the parabola through 3, 16 (at 50) and 64 lobes, as in DALI.
-inline int64_t sinc_lobes(double quality) { return std::lround(0.007 * quality * quality - 0.09 * quality + 3.0); }
+inline int64_t sinc_lobes(double quality) {
+  if (!(quality >= 0.0 && quality <= 100.0)) fail(Error::Value, "the quality of resampling must be from 0 to 100, got ", quality);
+  return std::lround(0.007 * quality * quality - 0.09 * quality + 3.0);
+}
 
 // The filter for `outputs` elements, `ratio` inputs apart; cached for later calls. With `antialias` it is stretched if the ratio exceeds 1.
 std::shared_ptr<const SincFilter> sinc_filter(double ratio, int64_t outputs, int64_t lobes, bool antialias);

@@ -53,7 +53,8 @@ static inline void apply_bands(const std::string& op, const Samples& in, const S
   if (axis < 0 || axis >= in.ndim()) fail(Error::Value, op, ": axis must be from 0 to ", in.ndim() - 1, ", got ", axis);
   check_outputs(op.c_str(), out, in.size(), [&](int64_t i) {
     const AxisShape shape(in, i, axis);
-    return shape.outer * std::max<int64_t>(outputs_of(shape.extent), 0) * shape.inner;
+    const int64_t extents[] = {shape.outer, std::max<int64_t>(outputs_of(shape.extent), 0), shape.inner};
+    return count_elements(extents, 1, 3);
   });
 #ifdef NDD_CUDA
   if (in.values().is_cuda()) return apply_bands_gpu(op, in, out, axis, bands_of);

@@ -14,7 +14,9 @@
 #include <memory>
 #include <vector>
 
+#include "ndd/error.h"
 #include "ndd/hd.h"
+#include "ndd/tensor.h"
 
 #ifdef __CUDACC__
 #define NDD_UNROLL _Pragma("unroll")
@@ -75,6 +77,12 @@ struct RealPlan {
 
 // Cached: the trigonometric tables take longer than a short transform. Thread-safe.
 std::shared_ptr<const RealPlan> real_plan(int64_t n);
+
+// Throws if the output cannot have the bins of a long transform, whose plan would take time and memory. Batches without samples have none.
+inline void check_transform(const char* op, int64_t length, const Tensor& output) {
+  constexpr int64_t kLong = 1 << 22;
+  if (length > kLong && length / 2 >= output.numel()) fail(Error::Value, op, ": the output is too small for transforms of ", length, " elements");
+}
 
 // cos and sin of 2 pi k / radix, 0 <= k <= radix / 2.
 template <class T>

@@ -57,6 +57,7 @@ inline SpectrogramJob spectrogram_job(const Tensor& input, const MaybeTensor& in
   // Python checks these, but torch.ops can call the kernel directly, and windows of other sizes would be read out of bounds.
   if (nfft < 1 || window_length < 1 || window_length > nfft || window_step < 1)
     fail(Error::Value, "spectrogram: window_length must be from 1 to nfft, and window_step positive");
+  check_transform("spectrogram", nfft, output);
   const Framing framing{window_length, window_step, center_windows ? window_length / 2 : 0, power, center_windows, reflect_padding, time_major};
   SpectrogramJob job{Samples(input, input_shapes), Samples(output, output_shapes), framing, real_plan(nfft), nullptr};
   if (input.dtype() != DType::float32 || output.dtype() != DType::float32) fail(Error::Type, "spectrogram: the signal must be float32");

@@ -115,7 +115,9 @@ class Arguments {
         color_jitter::Steps effective;
         if (!color_jitter::add_step(effective, jitter_step(step).kind, step.factor, channels)) continue;
       }
-      if ((step.kind == Kind::scale_saturation && channels != 3) || (planar_ && mixes_interleaved(step.kind)))
+      const bool mixes = step.kind == Kind::contrast || step.kind == Kind::saturation;
+      if ((step.kind == Kind::scale_saturation && channels != 3) || (mixes && channels != 1 && channels != 3) ||
+          (planar_ && mixes_interleaved(step.kind)))
         fail("byte_steps: a step of kind ", static_cast<int64_t>(step.kind), " is not for the layout or the channels of sample ", i);
       if (step.kind != Kind::none) steps.push_back(step);
     }

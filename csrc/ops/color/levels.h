@@ -47,7 +47,7 @@ struct PixelPlanes {
 
   PixelPlanes(const Samples& in, int64_t i, int64_t leading, bool interleaved) {
     const int64_t* shape = in.shape(i);
-    if (interleaved) channels = shape[in.ndim() - 1];
+    if (interleaved && in.ndim() > 0) channels = shape[in.ndim() - 1];
     for (int64_t d = 0; d < in.ndim() - interleaved; ++d) (d < leading ? planes : pixels) *= shape[d];
   }
   int64_t volume() const { return pixels * channels; }  // of a plane

@@ -110,6 +110,7 @@ void pixel_chain(const Tensor& input, const MaybeTensor& shapes, const std::vect
     const DType type = floats[k] != 0 ? DType::float32 : DType::uint8;
     parsed_stages.emplace_back(stages[k], last, type);
     last = type;
+    check_rows("pixel_chain", "a stage", parsed_stages.back().numbers, in.size());
   }
   const bool has_floats = in.dtype() == DType::float32 || std::any_of(floats.begin(), floats.end(), [](int64_t is_float) { return is_float != 0; });
   const int64_t wide = has_floats ? sizeof(float) : 1;  // bytes of an element in the buffers

@@ -274,7 +274,7 @@ inline Frame frame_of(const Tensor& luma, const Tensor& blue, const Tensor& red,
   // To 13 bits, or to luma's steps in 16 bits.
   const auto factor = [&](int64_t value) {
     const bool stepped = f.rule == Rule::stepped;
-    const int64_t in_steps = ((value << 16) + 0x8000) / luma_factor, limit = 32767;
+    const int64_t in_steps = (value * 65536 + 0x8000) / luma_factor, limit = 32767;
     return static_cast<int32_t>(stepped ? in_steps : std::clamp((value * 8192 + 0x8000) >> 16, -limit, limit));
   };
   f.red_v = factor(scaled(c.red_v)), f.blue_u = factor(scaled(c.blue_u));

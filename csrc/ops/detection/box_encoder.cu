@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "ndd/elementwise/elements.cuh"
+#include "ndd/host_numbers.h"
 #include "ndd/kernel.h"
 #include "ndd/simd.h"
 #include "ops/detection/box_encoder.h"
@@ -164,9 +165,16 @@ void box_encoder(const Tensor& boxes, const MaybeTensor& boxes_shapes, const Ten
                  const Tensor& numbers, double criteria, bool offset, double scale, const Tensor& encoded, const MaybeTensor& encoded_shapes,
                  const Tensor& classes, const MaybeTensor& classes_shapes) {
   const Samples in(boxes, boxes_shapes), in_labels(labels, labels_shapes), out(encoded, encoded_shapes), out_labels(classes, classes_shapes);
+  if (in.dtype() != DType::float32 || out.dtype() != DType::float32 || anchors.dtype() != DType::float32 || out_labels.dtype() != in_labels.dtype())
+    fail(Error::Type, "box_encoder: boxes and anchors must be float32, and labels have one type");
+  if (anchors.dim() != 2 || anchors.size(0) != 5 || anchors.size(1) > INT32_MAX || !anchors.is_contiguous() || anchors.is_cuda() != boxes.is_cuda())
+    fail(Error::Value, "box_encoder: anchors must have five rows, on the device of the boxes");
   const Anchors all{static_cast<const float*>(anchors.data_ptr()), anchors.size(1)};
   BoxCoding coding{static_cast<float>(criteria), static_cast<float>(scale), {}, {}, offset};
-  std::memcpy(coding.means, numbers.data_ptr(), sizeof(coding.means) + sizeof(coding.stds));
+  std::memcpy(coding.means, host_numbers<const float>("box_encoder", "the table of means", numbers, 8), sizeof(coding.means) + sizeof(coding.stds));
+  check_outputs("box_encoder", out, in.size(), [&](int64_t) { return 4 * all.count; });
+  check_outputs("box_encoder", out_labels, in.size(), [&](int64_t) { return all.count; });
+  if (in_labels.size() != in.size()) fail(Error::Value, "box_encoder: there must be labels for each of ", in.size(), " samples");
   for (int64_t i = 0; i < in.size(); ++i)
     if (in_labels.volume(i) != in.volume(i) / 4)
       fail("box_encoder: sample ", i, " has ", in.volume(i) / 4, " boxes, but ", in_labels.volume(i), " labels");

@@ -27,6 +27,8 @@ void coord_flip(const Tensor& input, const MaybeTensor& input_shapes, const Tens
   const Samples in(input, input_shapes);
   if (in.ndim() != 2) fail(Error::Value, "coord_flip: the input must have rows and columns");
   const std::string axes = layout.empty() ? "xyz" : layout;
+  if (axes.size() > kAxes || axes.find_first_not_of("xyz") != axes.npos)
+    fail(Error::Value, "coord_flip: layout must have the axes x, y and z, got \"", layout, "\"");
   const auto width = [in](int64_t i) { return in.shape(i)[1]; };
   for (int64_t i = 0; i < (in.dense() ? std::min<int64_t>(in.size(), 1) : in.size()); ++i)
     if (width(i) > static_cast<int64_t>(axes.size()) || (!layout.empty() && width(i) != static_cast<int64_t>(axes.size())))

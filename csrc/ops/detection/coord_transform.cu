@@ -151,7 +151,7 @@ void transform(const Samples& in, const Samples& out, const Matrices& matrices, 
   const auto visit = [=](int64_t i, auto each) {
     const int64_t count = frames ? out.shape(i)[0] : 1, rows = out.shape(i)[out.ndim() - 1], columns = in.shape(i)[in.ndim() - 1];
     const int64_t points = columns > 0 && count > 0 ? in.volume(i) / columns / (repeated ? 1 : count) : 0;
-    for (int64_t f = 0; f < count; ++f) {
+    for (int64_t f = 0; f < count && points > 0; ++f) {
       const int64_t from = (repeated ? 0 : f * points * columns) * in.item_bytes(), to = f * points * rows * out.item_bytes();
       each(PointsRun{static_cast<const char*>(in.data(i)) + from, static_cast<char*>(out.data(i)) + to, points, rows, columns, 0}, f);
     }
@@ -197,6 +197,13 @@ void coord_transform(const Tensor& input, const MaybeTensor& input_shapes, const
                      int64_t m_frames, int64_t mt_frames, int64_t t_frames, bool frames, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const Matrices matrices(m, mt, t, m_frames, mt_frames, t_frames);
+  if (in.ndim() < 1 || out.ndim() < 1 || (frames && out.ndim() < 2) || out.ndim() > in.ndim() + frames)
+    fail(Error::Value, "coord_transform: points have coordinates, and the output the dimensions of the input, or frames before them");
+  check_outputs("coord_transform", out, in.size(), [&](int64_t i) {
+    const int64_t columns = in.shape(i)[in.ndim() - 1], copies = out.ndim() > in.ndim() ? out.shape(i)[0] : 1;
+    const int64_t numbers[] = {copies, columns > 0 ? in.volume(i) / columns : 0, out.shape(i)[out.ndim() - 1]};
+    return count_elements(numbers, 1, 3);
+  });
   for (int64_t i = 0; i < in.size() && frames && matrices.frames() > 1; ++i)
     if (out.shape(i)[0] > matrices.frames())
       fail("coord_transform: sample ", i, " has ", out.shape(i)[0], " frames, its arguments are for ", matrices.frames());

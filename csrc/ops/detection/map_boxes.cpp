@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ndd/args.h"
+#include "ndd/host_numbers.h"
 #include "ndd/kernel.h"
 #include "ndd/python_interface.h"
 
@@ -66,11 +68,13 @@ struct BoxRule {
 void map_boxes_on_host(const Tensor& boxes, const MaybeTensor& boxes_shapes, const Tensor& table, int64_t mode, bool normalized, bool with_size,
                        bool cut, double threshold, const Tensor& mapped, const Tensor& kept, const Tensor& counts) {
   const Samples in(boxes, boxes_shapes);
-  const auto* rows = static_cast<const BoxMap*>(table.data_ptr());
+  if (in.dtype() != DType::float32) fail(Error::Type, "map_boxes: boxes must be float32");
   const bool shared = table.size(0) == 1;
-  auto* out = static_cast<float*>(mapped.data_ptr());
-  auto* keep = static_cast<bool*>(kept.data_ptr());
-  auto* count = static_cast<int64_t*>(counts.data_ptr());
+  const auto* rows = reinterpret_cast<const BoxMap*>(host_numbers<const double>("map_boxes", "the table", table, 10 * (shared ? 1 : in.size())));
+  // `boxes` may have more elements than its samples.
+  auto* out = host_numbers<float>("map_boxes", "the output", mapped, boxes.numel());
+  auto* keep = host_numbers<bool>("map_boxes", "the mask", kept, boxes.numel() / 4);
+  auto* count = host_numbers<int64_t>("map_boxes", "the table of counts", counts, in.size());
   const BoxRule rule{static_cast<BoxMode>(mode), normalized, with_size, cut, threshold};
   launch_cpu("map_boxes", in.size(), 3.0 * in.mean_volume(), {}, [=](int64_t i) {
     const BoxMap map = rows[shared ? 0 : i];
@@ -85,17 +89,15 @@ void map_boxes_on_host(const Tensor& boxes, const MaybeTensor& boxes_shapes, con
 // `canvases`, height and width of the old and the new image, are (1 or N, 2); `table` is (1 or N, 10). In torch this took thirty operators, half of the
 // time of a call with cold caches.
 void rotation_maps_on_host(const Tensor& angles, const Tensor& planes, const Tensor& canvases, const Tensor& table) {
-  const auto row_of = [](const Tensor& tensor, int64_t i, int64_t numbers) {
-    return static_cast<const double*>(tensor.data_ptr()) + (tensor.size(0) == 1 ? 0 : i * numbers);
-  };
-  auto* maps = static_cast<BoxMap*>(table.data_ptr());
-  for (int64_t i = 0; i < table.size(0); ++i) {
-    const double turn = static_cast<float>(*row_of(angles, i, 1)) * (M_PI / 180.0), cos = std::cos(turn), sin = std::sin(turn);
-    const double *plane = row_of(planes, i, 2), *canvas = row_of(canvases, i, 2);
-    const double height = plane[0], width = plane[1];
-    maps[i] = {{cos, sin, canvas[1] / 2 - cos * (width / 2) - sin * (height / 2), -sin, cos, canvas[0] / 2 + sin * (width / 2) - cos * (height / 2)},
+  const Args<double> angle(angles), plane(planes), canvas(canvases);
+  const int64_t count = table.size(0);
+  auto* maps = reinterpret_cast<BoxMap*>(host_numbers<double>("rotation_maps", "the table", table, 10 * count));
+  for (int64_t i = 0; i < count; ++i) {
+    const double turn = static_cast<float>(angle(i)) * (M_PI / 180.0), cos = std::cos(turn), sin = std::sin(turn);
+    const double height = plane(i, 0), width = plane(i, 1), new_height = canvas(i, 0), new_width = canvas(i, 1);
+    maps[i] = {{cos, sin, new_width / 2 - cos * (width / 2) - sin * (height / 2), -sin, cos, new_height / 2 + sin * (width / 2) - cos * (height / 2)},
                {width, height},
-               {canvas[1], canvas[0]}};
+               {new_width, new_height}};
   }
 }
 

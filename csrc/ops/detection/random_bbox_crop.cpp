@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "ndd/args.h"
+#include "ndd/host_numbers.h"
 #include "ndd/kernel.h"
 #include "ndd/random/random.h"
 
@@ -41,6 +42,13 @@ struct BoxLayout {
 
   explicit BoxLayout(const std::string& layout) : dims(static_cast<int>(layout.size() / 2)), extents(layout.find('W') != std::string::npos) {
     const std::string upper = extents ? "WHD" : "XYZ";
+    std::string sorted = layout;
+    std::sort(sorted.begin(), sorted.end());
+    std::string expected = std::string("xyz", std::min(dims, kMaxDims)) + upper.substr(0, static_cast<size_t>(dims));
+    std::sort(expected.begin(), expected.end());
+    if (dims < 2 || sorted != expected)
+      fail(Error::Value, "random_bbox_crop: the layout of boxes must have each of \"xyXY\", \"xyWH\", \"xyzXYZ\" or \"xyzWHD\" once, got \"", layout,
+           "\"");
     for (int d = 0; d < dims; ++d) {
       start[d] = static_cast<int>(layout.find("xyz"[d]));
       end[d] = static_cast<int>(layout.find(upper[d]));
@@ -206,10 +214,26 @@ class Search {
   Philox stream_;
 };
 
-std::vector<double> numbers_of(const Tensor& tensor) {
-  const auto* data = static_cast<const double*>(tensor.data_ptr());
+std::vector<double> numbers_of(const char* name, const Tensor& tensor, int64_t least) {
+  const auto* data = host_numbers<const double>("random_bbox_crop", name, tensor, least);
   return {data, data + tensor.numel()};
 }
+
+// The extents of an image or of a window, of which there is a row for each sample, or one for all.
+struct Extents {
+  std::optional<Args<double>> rows;
+
+  explicit Extents(const MaybeTensor& tensor) {
+    if (tensor) rows.emplace(*tensor);
+  }
+  const double* of(int64_t i, int dims, double (&extents)[kMaxDims]) const {
+    for (int d = 0; rows && d < dims; ++d)
+      // Differences of two are exact, and are numbers of pixels.
+      if (extents[d] = (*rows)(i, d); !(std::abs(extents[d]) < 0x1p53))
+        fail("random_bbox_crop: sample ", i, ": extents must be numbers of pixels, got ", extents[d]);
+    return rows ? extents : nullptr;
+  }
+};
 
 // `image` and `wanted` are double (1 or N, dims), x first. `anchors` and `shapes` are float32 (N, dims), `mapped` has the boxes in the window, `kept`
 // (bool) and `numbers` (int32) say for each box whether it is left and its number, `counts` (int64) how many are left of each sample, `results`
@@ -224,12 +248,29 @@ void random_bbox_crop(const Tensor& boxes, const MaybeTensor& boxes_shapes, cons
   const BoxLayout where(layout);
   const int dims = where.dims;
   const int64_t* drawn = drawn_words(op, words);
-  const CropRule rule{
-      numbers_of(thresholds), numbers_of(scaling), numbers_of(aspect), attempts, total_attempts, prune, allow_no_crop, all_boxes, overlap};
-  const auto row_of = [dims](const MaybeTensor& tensor, int64_t i) -> const double* {
-    return tensor ? static_cast<const double*>(tensor->data_ptr()) + (tensor->size(0) == 1 ? 0 : i * dims) : nullptr;
-  };
-  launch_cpu(op, in.size(), 500.0 + 20.0 * in.mean_volume(), {}, [&](int64_t i) {
+  const CropRule rule{numbers_of("the table of thresholds", thresholds, 0),
+                      numbers_of("scaling", scaling, 2),
+                      numbers_of("aspect_ratio", aspect, 6),
+                      attempts,
+                      total_attempts,
+                      prune,
+                      allow_no_crop,
+                      all_boxes,
+                      overlap};
+  if (attempts < 1) fail(Error::Value, op, ": num_attempts must be at least 1, got ", attempts);
+  if (in.dtype() != DType::float32) fail(Error::Type, op, ": boxes must be float32");
+  if (wanted && !image) fail(Error::Value, op, ": crop_shape needs input_shape");
+  const Extents images(image), windows(wanted);
+  // `boxes` may have more elements than its samples.
+  const int64_t samples = in.size(), most = boxes.numel() / (2 * dims);
+  auto* const anchor_numbers = host_numbers<float>(op, "the table of anchors", anchors, samples * dims);
+  auto* const shape_numbers = host_numbers<float>(op, "the table of shapes", shapes, samples * dims);
+  auto* const mapped_numbers = host_numbers<float>(op, "the output", mapped, boxes.numel());
+  auto* const mask = host_numbers<bool>(op, "the mask", kept, most);
+  auto* const indices = host_numbers<int32_t>(op, "the table of indices", numbers, most);
+  auto* const left_of = host_numbers<int64_t>(op, "the table of counts", counts, samples);
+  auto* const ends = host_numbers<int32_t>(op, "the table of results", results, samples);
+  launch_cpu(op, samples, 500.0 + 20.0 * in.mean_volume(), {}, [&](int64_t i) {
     const auto* rows = static_cast<const float*>(in.data(i));
     const int64_t count = in.volume(i) / (2 * dims), first = in.offset(i) / (2 * dims);
     std::vector<Extent> extents(count);
@@ -241,21 +282,20 @@ void random_bbox_crop(const Tensor& boxes, const MaybeTensor& boxes_shapes, cons
                "xyz"[d], "; boxes are in parts of the image's size, from 0 to 1");
     }
     Crop crop{};
-    Search search(rule, extents, dims, row_of(image, i), row_of(wanted, i), Philox(drawn, i));
+    double own[kMaxDims], of_window[kMaxDims];
+    Search search(rule, extents, dims, images.of(i, dims, own), windows.of(i, dims, of_window), Philox(drawn, i));
     const Search::Result result = search.run(crop);
     if (result == Search::none) fail(op, ": sample ", i, ": no window within scaling has an aspect_ratio that is allowed");
-    auto* anchor = static_cast<float*>(anchors.data_ptr()) + i * dims;
-    auto* shape = static_cast<float*>(shapes.data_ptr()) + i * dims;
     for (int d = 0; d < dims; ++d) {
-      anchor[d] = static_cast<float>(crop.anchor[d]);
-      shape[d] = static_cast<float>(crop.shape[d]);
+      anchor_numbers[i * dims + d] = static_cast<float>(crop.anchor[d]);
+      shape_numbers[i * dims + d] = static_cast<float>(crop.shape[d]);
     }
     int64_t left = 0;
     for (int64_t b = 0; b < count; ++b) {
-      float* out = static_cast<float*>(mapped.data_ptr()) + (first + b) * 2 * dims;
+      float* out = mapped_numbers + (first + b) * 2 * dims;
       const bool keep = result == Search::whole || search.keeps(crop.window, extents[b]);
-      static_cast<bool*>(kept.data_ptr())[first + b] = keep;
-      static_cast<int32_t*>(numbers.data_ptr())[first + b] = static_cast<int32_t>(b);
+      mask[first + b] = keep;
+      indices[first + b] = static_cast<int32_t>(b);
       left += keep;
       for (int d = 0; d < dims; ++d) {
         double low = extents[b].low[d], high = extents[b].high[d];
@@ -273,8 +313,8 @@ void random_bbox_crop(const Tensor& boxes, const MaybeTensor& boxes_shapes, cons
         out[where.end[d]] = static_cast<float>(where.extents ? high - low : high);
       }
     }
-    static_cast<int64_t*>(counts.data_ptr())[i] = left;
-    static_cast<int32_t*>(results.data_ptr())[i] = static_cast<int32_t>(result);
+    left_of[i] = left;
+    ends[i] = static_cast<int32_t>(result);
   });
 }
 

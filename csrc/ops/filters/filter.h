@@ -24,6 +24,12 @@ struct Arguments {
       : in(data, data_shapes), weights(filter, filter_shapes), out(output, output_shapes), anchor("filter", anchor), axes(axes),
         out_axes{axes.first + out.ndim() - in.ndim(), axes.spatial}, valid(valid) {
     if (fill_value) fill.emplace(*fill_value, fill_shapes);
+    const int64_t lead = out.ndim() - in.ndim(), sets = weights.ndim() - axes.spatial;
+    if (axes.spatial < 1 || axes.spatial > 3 || axes.first < 0 || axes.first > in.ndim() - axes.spatial || (lead != 0 && lead != 1) ||
+        (sets != 0 && sets != 1) || (fill && fill->ndim() > 1))
+      fail(Error::Value, "filter: the images, the filters or the output do not have the axes that are filtered");
+    if (out.size() != in.size() || weights.size() != in.size() || (fill && fill->size() != in.size()))
+      fail(Error::Value, "filter: there must be an output and filters for each of ", in.size(), " samples");
     for (int64_t i = 0; i < in.size(); ++i) check_shapes(i);
   }
 
@@ -63,6 +69,10 @@ struct Arguments {
       const int64_t size = weights.shape(i)[outer + a], extent = in.shape(i)[axes.first + a];
       if (size >= int64_t{1} << 31) reject("the filter is too large");
       if (valid && size > extent) reject("the filter (", size, ") is larger than the image (", extent, "), which mode=\"valid\" does not allow");
+    }
+    for (int64_t d = 0; d < in.ndim() && out.volume(i) > 0; ++d) {
+      const int64_t a = d - axes.first, less = valid && a >= 0 && a < axes.spatial ? weights.shape(i)[outer + a] - 1 : 0;
+      if (out.shape(i)[out.ndim() - in.ndim() + d] != in.shape(i)[d] - less) reject("the output has another size than the filtered image");
     }
   }
 };

@@ -22,6 +22,7 @@ struct Arguments {
 
   // The window along height (axis 1 of the arguments) or width (0) of an image with this extent.
   Reach reach(int64_t i, int64_t frame, int64_t axis, int64_t extent) const {
+    if (iterations < 1 || iterations > INT32_MAX) reject(i, "iterations must be from 1 to 2^31 - 1, got ", iterations);
     int64_t size[2] = {mask_size(i, frame, 0), mask_size(i, frame, 1)};
     // -1, as in OpenCV: the default mask of 3 x 3.
     if (size[0] == -1 || size[1] == -1) size[0] = size[1] = 3;

@@ -60,6 +60,11 @@ void erase(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& a
   const PerChannel fill("erase", "fill_value", fill_value);
   const int ndim = static_cast<int>(in.ndim());
   check_slice_dims(ndim);
+  check_outputs("erase", out, in);
+  for (const char axis : axes)
+    if (axis < '0' || axis >= '0' + ndim) fail(Error::Value, "erase: the axes must be those of the images, got \"", axes, "\"");
+  if (axes.empty() || (!fill.single() && (channel < 0 || channel >= ndim)))
+    fail(Error::Value, "erase: the images do not have the axes of the arguments");
   run_layers("erase", in, out, [=](int64_t i) {
     Layers stack;
     stack.out = out.data(i);

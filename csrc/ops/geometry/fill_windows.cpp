@@ -18,6 +18,7 @@ constexpr double kNanosecondsPerElement = 0.02;
 // channel.
 void fill_windows(const Tensor& images, const MaybeTensor& image_shapes, const Tensor& windows, const Tensor& fill_value, bool planar) {
   const Samples in(images, image_shapes);
+  if (in.ndim() != 3) fail(Error::Value, "fill_windows: images must have rows, columns and channels");
   const Args<int64_t> rows(windows);
   const Args<float> fills(fill_value);
   launch_cpu("fill_windows", in.size(), kNanosecondsPerElement * in.mean_volume(), {}, [=](int64_t i) {

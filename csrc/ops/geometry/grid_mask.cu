@@ -197,7 +197,7 @@ void grid_mask(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
 #endif
   launch_cpu("grid_mask", in.size(), 0.1 * static_cast<double>(in.item_bytes()) * in.mean_volume(), {}, [=](int64_t i) {
     const GridMask mask = sample(i);
-    if (mask.inner > 0) run_cpu(mask);
+    if (in.volume(i) > 0) run_cpu(mask);
   });
 }
 

@@ -113,6 +113,8 @@ struct MultiPaste {
     // A black background below the regions.
     stack.layers.push_back(stack.whole(nullptr));
     for (const auto* pairs : {&in_anchors, &shapes, &out_anchors}) pairs->check(i, count, frames);
+    // There may be more frames of such a sample than memory has layers for.
+    if (out.volume(i) == 0) return stack;
     for (int64_t k = 0; k < count; ++k) {
       const Samples& in = inputs[in_ids ? 0 : k];
       const int64_t source = in_ids ? static_cast<int64_t>((*in_ids)(i, k)) : i;
@@ -152,6 +154,11 @@ void multi_paste(const std::vector<Tensor>& inputs, const std::vector<Tensor>& i
                          Pairs(in_relative ? "in_anchors_rel" : "in_anchors", in_anchors, in_relative),
                          Pairs(shapes_relative ? "shapes_rel" : "shapes", shapes, shapes_relative),
                          Pairs(out_relative ? "out_anchors_rel" : "out_anchors", out_anchors, out_relative)};
+  if (inputs.empty() || (paste.out.ndim() != 3 && paste.out.ndim() != 4))
+    fail(Error::Value, "multi_paste: there must be inputs, and images or videos");
+  for (const Samples& in : paste.inputs)
+    if ((in.ndim() != 3 && in.ndim() != paste.out.ndim()) || in.dtype() != paste.inputs[0].dtype())
+      fail(Error::Value, "multi_paste: the inputs must be images or videos of one type");
   run_layers("multi_paste", paste.inputs[0], paste.out, [=](int64_t i) { return paste.sample(i); });
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "ndd/error.h"
+#include "ndd/host_numbers.h"
 #include "ndd/kernel.h"
 
 namespace ndd {
@@ -19,6 +20,7 @@ struct Size {
 };
 
 constexpr double kMaxSide = 2147483647.0;
+constexpr int64_t kMaxTiles = 4096;  // of a canvas: all grids are tried for each image
 
 int64_t to_side(double value, const char* op, int64_t sample) {
   if (!(value >= 0 && value <= kMaxSide)) fail(Error::Value, op, ": sample ", sample, ": a side of ", value, " pixels is too large");
@@ -28,13 +30,17 @@ int64_t to_side(double value, const char* op, int64_t sample) {
 // Half to even, as Python's round().
 double round_even(double value) { return std::nearbyint(value); }
 
-// Calls size(i, {height, width}) for every row of int64 (N, 2) and writes its results to int64 (N, columns).
+// Calls size(i, {height, width}, result) for every row of int64 (N, 2), where `result` is a row of int64 (N, columns).
 template <class Function>
-void for_each_size(const char* op, const Tensor& extents, Function&& size) {
-  const auto* row = static_cast<const int64_t*>(extents.data_ptr());
-  for (int64_t i = 0; i < extents.size(0); ++i, row += 2) {
+void for_each_size(const char* op, const Tensor& extents, const Tensor& out, int64_t columns, Function&& size) {
+  const int64_t count = extents.size(0);
+  const int64_t* row = host_numbers<const int64_t>(op, "the table of sides", extents, 2 * count);
+  int64_t* result = host_numbers<int64_t>(op, "the table of results", out, columns * count);
+  for (int64_t i = 0; i < count; ++i, row += 2, result += columns) {
     if (row[0] < 1 || row[1] < 1) fail(Error::Value, op, ": sample ", i, " has no pixels: ", row[0], " x ", row[1]);
-    size(i, Size{row[0], row[1]});
+    // Products of two sides fit in 64 bits.
+    for (int d = 0; d < 2; ++d) to_side(static_cast<double>(row[d]), op, i);
+    size(i, Size{row[0], row[1]}, result);
   }
 }
 
@@ -51,10 +57,9 @@ void size_budget(const Tensor& extents, const MaybeTensor& frames, int64_t multi
   const char* op = "sizes.budget";
   const auto factor = static_cast<double>(multiple);
   const auto least = static_cast<double>(min_pixels), most = static_cast<double>(max_pixels);
-  const int64_t* counts = frames ? static_cast<const int64_t*>(frames->data_ptr()) : nullptr;
   const bool shared = frames && frames->size(0) == 1;
-  auto* result = static_cast<int64_t*>(out.data_ptr());
-  for_each_size(op, extents, [&](int64_t i, Size size) {
+  const int64_t* counts = frames ? host_numbers<const int64_t>(op, "the table of frames", *frames, shared ? 1 : extents.size(0)) : nullptr;
+  for_each_size(op, extents, out, 2, [&](int64_t i, Size size, int64_t* result) {
     auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);
     // The result, in pixels; (height, width) of the image are h and w.
     double high, wide;
@@ -104,8 +109,8 @@ void size_budget(const Tensor& extents, const MaybeTensor& frames, int64_t multi
     }
     if (high < 1 || wide < 1)
       fail(Error::Value, op, ": sample ", i, ": ", size.height, " x ", size.width, " rounds to a side of 0 pixels; raise min_pixels");
-    result[2 * i] = to_side(high, op, i);
-    result[2 * i + 1] = to_side(wide, op, i);
+    result[0] = to_side(high, op, i);
+    result[1] = to_side(wide, op, i);
   });
 }
 
@@ -115,8 +120,7 @@ void size_patches(const Tensor& extents, int64_t patch_height, int64_t patch_wid
   constexpr double kPrecision = 1e-5, kMaxScale = 100.0;
   const char* op = "sizes.patches";
   const auto ph = static_cast<double>(patch_height), pw = static_cast<double>(patch_width);
-  auto* result = static_cast<int64_t*>(out.data_ptr());
-  for_each_size(op, extents, [&](int64_t i, Size size) {
+  for_each_size(op, extents, out, 2, [&](int64_t i, Size size, int64_t* result) {
     const auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);
     const auto patches = [](double side, double scale, double patch) { return std::max(1.0, std::ceil(side * scale / patch)); };
     // Bisection for the scale.
@@ -129,8 +133,8 @@ void size_patches(const Tensor& extents, int64_t patch_height, int64_t patch_wid
     const double scale = max_ratio > 0 ? std::min(low, max_ratio) : low;
     if (low <= kPrecision)
       fail(Error::Value, op, ": sample ", i, ": ", size.height, " x ", size.width, " does not fit in max_patches=", max_patches, " patches");
-    result[2 * i] = to_side(patches(h, scale, ph) * ph, op, i);
-    result[2 * i + 1] = to_side(patches(w, scale, pw) * pw, op, i);
+    result[0] = to_side(patches(h, scale, ph) * ph, op, i);
+    result[1] = to_side(patches(w, scale, pw) * pw, op, i);
   });
 }
 
@@ -138,9 +142,8 @@ void size_patches(const Tensor& extents, int64_t patch_height, int64_t patch_wid
 void size_fit(const Tensor& extents, int64_t shortest, int64_t longest, int64_t box_height, int64_t box_width, bool enlarge, bool half_up,
               int64_t multiple, const Tensor& out) {
   const char* op = "sizes.fit";
-  auto* result = static_cast<int64_t*>(out.data_ptr());
   const auto round = [&](double value) { return half_up ? std::floor(value + 0.5) : std::floor(value); };
-  for_each_size(op, extents, [&](int64_t i, Size size) {
+  for_each_size(op, extents, out, 2, [&](int64_t i, Size size, int64_t* result) {
     const auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);
     const double longer = std::max(h, w), shorter = std::min(h, w);
     double high = h, wide = w;
@@ -174,8 +177,8 @@ void size_fit(const Tensor& extents, int64_t shortest, int64_t longest, int64_t 
     const auto factor = static_cast<double>(multiple);
     high = std::ceil(std::max(high, 1.0) / factor) * factor;
     wide = std::ceil(std::max(wide, 1.0) / factor) * factor;
-    result[2 * i] = to_side(high, op, i);
-    result[2 * i + 1] = to_side(wide, op, i);
+    result[0] = to_side(high, op, i);
+    result[1] = to_side(wide, op, i);
   });
 }
 
@@ -184,22 +187,28 @@ void size_fit(const Tensor& extents, int64_t shortest, int64_t longest, int64_t 
 void size_canvas(const Tensor& extents, const MaybeTensor& canvases, int64_t tile_height, int64_t tile_width, int64_t min_tiles, int64_t max_tiles,
                  const Tensor& out) {
   const char* op = "sizes.canvas";
+  for (const int64_t side : {tile_height, tile_width})
+    if (side < 1 || static_cast<double>(side) > kMaxSide) fail(Error::Value, op, ": a tile must have pixels, got ", tile_height, " x ", tile_width);
   std::vector<Size> choices;
   if (canvases) {
-    const auto* canvas = static_cast<const int64_t*>(canvases->data_ptr());
-    for (int64_t k = 0; k < canvases->size(0); ++k) choices.push_back({canvas[2 * k], canvas[2 * k + 1]});
+    const int64_t count = canvases->size(0);
+    const auto* canvas = host_numbers<const int64_t>(op, "the table of canvases", *canvases, 2 * count);
+    for (int64_t k = 0; k < 2 * count; ++k)
+      if (canvas[k] < 1 || static_cast<double>(canvas[k]) > kMaxSide)
+        fail(Error::Value, op, ": a canvas must have pixels, got a side of ", canvas[k]);
+    for (int64_t k = 0; k < count; ++k) choices.push_back({canvas[2 * k], canvas[2 * k + 1]});
   } else {
+    if (max_tiles > kMaxTiles) fail(Error::Value, op, ": there must be at most ", kMaxTiles, " tiles, got ", max_tiles);
     for (int64_t columns = 1; columns <= max_tiles; ++columns)
       for (int64_t rows = 1; rows <= max_tiles / columns; ++rows)
         if (rows * columns >= min_tiles) choices.push_back({rows, columns});
     // By area; equal ones stay in the order of their columns, which decides ties below.
     std::stable_sort(choices.begin(), choices.end(), [](Size a, Size b) { return a.height * a.width < b.height * b.width; });
   }
-  auto* result = static_cast<int64_t*>(out.data_ptr());
-  for_each_size(op, extents, [&](int64_t i, Size size) {
+  if (choices.empty()) fail(Error::Value, op, ": there must be a canvas, or a number of tiles between ", min_tiles, " and ", max_tiles);
+  for_each_size(op, extents, out, 4, [&](int64_t i, Size size, int64_t* row) {
     const auto h = static_cast<double>(size.height), w = static_cast<double>(size.width);
     Size chosen = choices.front();
-    int64_t* row = result + 4 * i;
     if (canvases) {
       // Most pixels kept, then least of the canvas wasted.
       int64_t most = 0, waste = INT64_MAX;

@@ -53,6 +53,8 @@ void draw(Philox stream, bool repetitions, bool no_fixed_points, int32_t count, 
 void batch_permutation(bool allow_repetitions, bool no_fixed_points, const Tensor& words, const Tensor& output, const MaybeTensor&) {
   const std::string op = "batch_permutation";
   const int64_t* drawn = drawn_words(op, words);
+  if (output.dtype() != DType::int32 || !output.is_contiguous() || output.numel() > INT32_MAX)
+    fail(Error::Value, op, ": the output must be int32, with a number for each of at most 2^31 - 1 samples");
   const auto count = static_cast<int32_t>(output.numel());
   // The batch is one piece of work: every number depends on those before it.
   compute_on_host<int32_t>(op, count > 0 ? 1 : 0, 10.0 * count, {words}, output,

@@ -144,6 +144,7 @@ void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
             const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
   const std::string op = "random.choice";
   const Samples in(input, input_shapes), out(output, output_shapes);
+  if (out.size() != in.size()) fail(Error::Value, op, ": the output must have ", in.size(), " samples, got ", out.size());
   const bool of_number = in.ndim() == 0;
   const int64_t* drawn = drawn_words(op, words);
   const bool weighted = probabilities.has_value();

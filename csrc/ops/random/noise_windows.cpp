@@ -20,7 +20,7 @@ struct Standard {
 // area changes nothing. A window's numbers are in the order of channels, rows and columns: those that random.normal draws for one sample.
 void noise_windows(const Tensor& images, const MaybeTensor& image_shapes, const Tensor& windows, const Tensor& words, bool planar) {
   const Samples in(images, image_shapes);
-  if (in.dtype() != DType::float32) fail(Error::Type, "noise_windows: images must be float32");
+  if (in.dtype() != DType::float32 || in.ndim() != 3) fail(Error::Type, "noise_windows: images must be float32, with rows, columns and channels");
   const Args<int64_t> rows(windows);
   const int64_t* const drawn = drawn_words("noise_windows", words);
   double numbers = 0;
@@ -37,6 +37,7 @@ void noise_windows(const Tensor& images, const MaybeTensor& image_shapes, const 
     alignas(64) uint32_t bits[4 * kBlocks];
     alignas(64) float values[4 * kBlocks];
     const int64_t count = channels * height * width;
+    if (first < 0 || first > INT64_MAX / 2 - count) fail("noise_windows: sample ", i, ": there is no number ", first);
     float* const data = static_cast<float*>(in.data(i));
     // Where the next number goes; the numbers arrive in blocks, a row of the window may end within one.
     int64_t c = 0, y = 0, x = 0;

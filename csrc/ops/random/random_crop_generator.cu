@@ -50,6 +50,7 @@ void random_crop_generator(const Tensor& input, const MaybeTensor& input_shapes,
   const Samples in(input, input_shapes), anchor(anchors, anchors_shapes), extent(extents, extents_shapes);
   const int64_t* drawn = drawn_words(op, words);
   const WindowLimits limits{{area_low, area_high}, {aspect_low, aspect_high}, num_attempts};
+  check_attempts(op, limits);
   const auto make = [=](int64_t i) {
     // A height and a width each, to which a shape may add the channels.
     if (in.volume(i) < 2) fail(Error::Value, op, ": sample ", i, " must have a height and a width, got ", in.volume(i), " numbers");

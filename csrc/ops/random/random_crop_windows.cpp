@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random crop windows, computed on the host during the call: a window takes 0.3 us, and decoders and kernels need it immediately.
+#include "ndd/host_numbers.h"
 #include "ndd/kernel.h"
+#include "ndd/random/random.h"
 #include "ops/random/random_window.h"
 
 namespace ndd {
@@ -8,11 +10,14 @@ namespace {
 
 template <class T, class Fill>
 void fill_windows(const Tensor& shapes, const Tensor& words, const WindowLimits& limits, const Tensor& out, Fill fill) {
-  const auto* shape = static_cast<const int64_t*>(shapes.data_ptr());
-  const auto* call = static_cast<const int64_t*>(words.data_ptr());
-  auto* row = static_cast<T*>(out.data_ptr());
-  const int64_t columns = shapes.size(1);
-  for (int64_t i = 0; i < shapes.size(0); ++i, shape += columns, row += 4) fill(row, random_window({call, i}, shape[0], shape[1], limits));
+  const std::string op = "random_crop_windows";
+  const int64_t count = shapes.size(0), columns = shapes.size(1);
+  if (columns < 2 || shapes.dim() != 2) fail(Error::Value, op, ": shapes must have a height and a width for each image");
+  check_attempts(op, limits);
+  const auto* shape = host_numbers<const int64_t>(op, "shapes", shapes, columns * count);
+  const int64_t* const call = drawn_words(op, words);
+  T* row = host_numbers<T>(op, "the output", out, 4 * count);
+  for (int64_t i = 0; i < count; ++i, shape += columns, row += 4) fill(row, random_window({call, i}, shape[0], shape[1], limits));
 }
 
 // `shapes` is int64 (N, columns) with heights and widths first. `out` is int64 (N, 4) for starts and extents, or float32 for starts and ends.

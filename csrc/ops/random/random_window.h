@@ -4,7 +4,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 
+#include "ndd/error.h"
 #include "ndd/random/normal.h"
 #include "ndd/random/philox.h"
 
@@ -24,6 +26,11 @@ struct WindowLimits {
   int64_t attempts;
 };
 
+// Throws for more attempts than Python allows, which would not end.
+inline void check_attempts(const std::string& op, const WindowLimits& limits) {
+  if (limits.attempts < 1 || limits.attempts > INT32_MAX) fail(Error::Value, op, ": num_attempts must be from 1 to 2^31 - 1, got ", limits.attempts);
+}
+
 namespace random_window_detail {
 
 // A number below `count` for u from 0 to just below 1; the product may be rounded up to `count`.
@@ -33,7 +40,7 @@ NDD_HD int64_t below(double u, int64_t count) {
 }
 
 // A window has at least one pixel.
-NDD_HD int64_t extent_of(double size) { return size > 1.0 ? static_cast<int64_t>(size) : 1; }
+NDD_HD int64_t extent_of(double size) { return size > 1.0 ? static_cast<int64_t>(size < 0x1p62 ? size : 0x1p62) : 1; }
 
 }  // namespace random_window_detail
 

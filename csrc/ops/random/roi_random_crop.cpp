@@ -17,6 +17,9 @@ std::string at(int64_t d, int64_t i) { return " in dimension " + std::to_string(
 void roi_random_crop(const MaybeTensor&, const MaybeTensor&, const Tensor& crop_shape, const Tensor& roi_start, const MaybeTensor& roi_end,
                      const MaybeTensor& roi_shape, const MaybeTensor& in_shape, const Tensor& words, const Tensor& output, const MaybeTensor&) {
   const std::string op = "roi_random_crop";
+  if (!roi_end && !roi_shape) fail(Error::Value, op, ": the region of interest must have an end or a shape");
+  if (output.dim() != 2 || output.dtype() != DType::int64 || !output.is_contiguous())
+    fail(Error::Value, op, ": the output must be int64, with a number for each dimension of each sample");
   const int64_t samples = output.size(0), dims = output.size(1);
   const int64_t* drawn = drawn_words(op, words);
   using Numbers = Args<int64_t>;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "ndd/host_numbers.h"
 #include "ndd/kernel.h"
 #include "ndd/random/random.h"
 
@@ -50,16 +51,18 @@ void uniform(const MaybeTensor&, const MaybeTensor&, const Tensor& limits, const
              const MaybeTensor& output_shapes) {
   const Samples out(output, output_shapes);
   if (choices) {
-    const auto* rows = static_cast<const float*>(choices->data_ptr());
+    const int64_t count = choices->size(0), columns = count == 1 ? 0 : choices->size(1);  // a single row is that of all samples
+    if (choices->dim() != 2 || (count != 1 && count != out.size())) fail(Error::Value, "random.uniform: values must have a row for each sample");
+    const auto* rows = host_numbers<const float>("random.uniform", "the table of values", *choices, 0);
     const float* numbers = rows;  // where the functor reads them
-    // A single row is that of all samples.
-    const int64_t columns = choices->size(0) == 1 ? 0 : choices->size(1);
 #ifdef __CUDACC__
     std::optional<CudaTable<float>> table;
     if (out.values().is_cuda()) numbers = table.emplace(std::vector<float>(rows, rows + choices->numel())).data();
 #endif
-    return fill_random("uniform", words, out, [=, kept = Tensor(*choices)](int64_t i) {
-      return Choice{numbers + i * columns + 1, static_cast<uint32_t>(rows[i * columns])};
+    return fill_random("uniform", words, out, [=, most = static_cast<float>(choices->size(1) - 1), kept = Tensor(*choices)](int64_t i) {
+      const float listed = most > 0.0f ? rows[i * columns] : 0.0f;
+      if (!(listed >= 1.0f && listed <= most)) fail("random.uniform: values must not be empty, sample ", i);
+      return Choice{numbers + i * columns + 1, static_cast<uint32_t>(listed)};
     });
   }
   const Args<float> range(limits);

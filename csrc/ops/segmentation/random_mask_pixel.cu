@@ -138,6 +138,8 @@ void random_mask_pixel(const Tensor& input, const MaybeTensor& input_shapes, con
   const auto rule = [=](int64_t i) {
     return Foreground{wanted(i) == 0, values.has_value(), thresholds ? (*thresholds)(i) : 0.0f, values ? (*values)(i) : 0};
   };
+  if (output.dtype() != DType::int64 || !output.is_contiguous() || output.is_cuda() != input.is_cuda() || output.numel() != in.size() * in.ndim())
+    fail(Error::Value, op, ": the output must be int64, with ", in.ndim(), " coordinates for each of ", in.size(), " samples");
   // An empty mask has no pixel to draw.
   for (int64_t i = 0; i < in.size(); ++i)
     if (in.volume(i) == 0) fail(op, ": sample ", i, " has no pixel");
@@ -157,13 +159,12 @@ void random_mask_pixel(const Tensor& input, const MaybeTensor& input_shapes, con
     return check_launch(op.c_str());
   }
 #endif
-  const Samples out(output, std::nullopt);
-  launch_cpu(op, in.size(), 0.1 * in.mean_volume(), {words}, [=](int64_t i) {
+  launch_cpu(op, in.size(), 0.1 * in.mean_volume(), {words}, [=, out = Tensor(output)](int64_t i) {
     Philox stream(drawn, i);
     int64_t pixel = 0;
     for_dtype(in.dtype(),
               [&](auto tag) { pixel = draw(static_cast<const typename decltype(tag)::type*>(in.data(i)), in.volume(i), rule(i), stream); });
-    write_coordinates(pixel, in.shape(i), in.ndim(), static_cast<int64_t*>(out.data(i)));
+    write_coordinates(pixel, in.shape(i), in.ndim(), static_cast<int64_t*>(out.data_ptr()) + i * in.ndim());
   });
 }
 

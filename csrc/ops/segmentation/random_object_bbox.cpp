@@ -30,6 +30,8 @@ void random_object_bbox_cpu(const Tensor& input, const MaybeTensor& input_shapes
   const Samples in(input, input_shapes);
   const int64_t* drawn = drawn_words(op, words);
   const Rules rules(background, class_weights, classes, foreground_prob, threshold, k_largest, ignore_class);
+  check_masks(op, in);
+  check_boxes(op, in, static_cast<Format>(format), first, second, labels);
   const Boxes boxes{in.ndim(), static_cast<Format>(format), static_cast<int32_t*>(first.data_ptr()), static_cast<int32_t*>(second.data_ptr()),
                     static_cast<int32_t*>(labels.data_ptr())};
   launch_cpu(op, in.size(), 0.5 * in.mean_volume(), {words, first, second, labels},

@@ -115,7 +115,7 @@ class Rules {
     // A background that the user has chosen must not be a class. The default one gives way, to a label below all classes.
     const bool clash = std::find(labels.begin(), labels.end(), rule.background) != labels.end();
     if (clash && background_) fail(error(i), "the background ", rule.background, " is among the classes");
-    if (clash) rule.background = *std::min_element(labels.begin(), labels.end()) - 1;
+    if (clash) rule.background = std::max(*std::min_element(labels.begin(), labels.end()), INT64_MIN + 1) - 1;
     for (size_t k = 0; k < labels.size(); ++k) {
       const double weight = weights_ ? weights[k] : 1.0;
       rule.weights[labels[k]] += weight > 0.0 ? weight : 0.0;
@@ -135,6 +135,21 @@ class Rules {
 };
 
 NDD_ENUM("random_object_bbox.Format", Format, int64_t, anchor_shape, start_end, box);
+
+inline void check_masks(const std::string& op, const Samples& in) {
+  if (in.ndim() < 1 || is_floating_dtype(in.dtype())) fail(Error::Value, op, ": masks must be whole numbers, in rows");
+}
+
+// Throws unless the outputs, on one device, have room for the boxes of all samples.
+inline void check_boxes(const std::string& op, const Samples& in, Format format, const Tensor& first, const Tensor& second, const Tensor& labels) {
+  const int64_t numbers = in.size() * in.ndim();
+  const bool is_box = format == Format::box;
+  if (first.numel() < (is_box ? 2 : 1) * numbers || (!is_box && second.numel() < numbers) || labels.numel() < in.size())
+    fail(Error::Value, op, ": the outputs must have a box and a label for each of ", in.size(), " samples");
+  for (const Tensor* output : {&first, &second, &labels})
+    if (output->dtype() != DType::int32 || !output->is_contiguous() || output->is_cuda() != in.values().is_cuda())
+      fail(Error::Type, op, ": the outputs must be int32 and contiguous, on the device of the input");
+}
 
 // The boxes of a batch: `first` is int32 (N, ndim), for a box (N, 2 ndim); `second` (N, ndim), or empty; `labels` (N,).
 struct Boxes {

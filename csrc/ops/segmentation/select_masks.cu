@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "ndd/host_numbers.h"
 #include "ndd/kernel.h"
 #ifdef __CUDACC__
 #include "ndd/cuda.h"
@@ -29,13 +30,19 @@ void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tens
           const MaybeTensor& vertices, int64_t many, int64_t width, bool reindex_masks, const Tensor& table, const Tensor& polygons_out,
           const Tensor& vertices_out) {
   const Samples ids(mask_ids, mask_ids_shapes), rows(polygons, polygons_shapes);
-  const auto* shapes = vertices ? static_cast<const int64_t*>(vertices->data_ptr()) : nullptr;
+  const char* const op = "segmentation.select_masks";
+  if (ids.dtype() != DType::int32 || rows.dtype() != DType::int32) fail(Error::Type, op, ": the numbers of masks and polygons must be int32");
+  if (rows.size() != ids.size()) fail(Error::Value, op, ": there must be polygons for each of ", ids.size(), " samples, got ", rows.size());
+  const auto* shapes = vertices ? host_numbers<const int64_t>(op, "the table of vertices", *vertices, 2 * ids.size()) : nullptr;
+  auto* const selections = reinterpret_cast<SelectedPolygon*>(host_numbers<int64_t>(op, "the selection", table, polygons.numel() / 3 * 4));
+  auto* const polygon_shapes = host_numbers<int64_t>(op, "the table of polygons", polygons_out, 2 * ids.size());
+  auto* const vertex_shapes = host_numbers<int64_t>(op, "the table of results", vertices_out, 2 * ids.size());
   launch_cpu("segmentation.select_masks", ids.size(), 60.0 + 1.2 * rows.mean_volume(), {}, [&](int64_t i) {
     const auto* wanted = static_cast<const int32_t*>(ids.data(i));
     const auto* row = static_cast<const int32_t*>(rows.data(i));
     const int64_t count = rows.volume(i) / 3, available = shapes != nullptr ? shapes[2 * i] : many;
     // A polygon of the input has 3 numbers: mask, first vertex and end.
-    auto* selected = static_cast<SelectedPolygon*>(table.data_ptr()) + rows.offset(i) / 3;
+    auto* selected = selections + rows.offset(i) / 3;
     std::vector<std::pair<int32_t, int64_t>> places;  // the masks in ascending order, with their places in mask_ids
     places.reserve(ids.volume(i));
     for (int64_t k = 0; k < ids.volume(i); ++k) places.emplace_back(wanted[k], k);
@@ -64,7 +71,7 @@ void plan(const Tensor& mask_ids, const MaybeTensor& mask_ids_shapes, const Tens
       if (static_cast<size_t>(polygon) == chosen.size() || chosen[polygon].first != k) ++place;
     }
     if (place < ids.volume(i)) fail(at(i), ": mask_ids must be masks of the polygons, got ", wanted[place]);
-    auto *shape = static_cast<int64_t*>(polygons_out.data_ptr()) + 2 * i, *vertex_shape = static_cast<int64_t*>(vertices_out.data_ptr()) + 2 * i;
+    int64_t *shape = polygon_shapes + 2 * i, *vertex_shape = vertex_shapes + 2 * i;
     shape[0] = polygon;
     shape[1] = 3;
     vertex_shape[0] = vertex;
@@ -103,14 +110,32 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
                   const Tensor& out_vertices, const MaybeTensor& out_vertices_shapes) {
   const Samples in_polygons(polygons, polygons_shapes), from(vertices, vertices_shapes), rows(out_polygons, out_polygons_shapes),
       to(out_vertices, out_vertices_shapes);
-  const auto* selected = static_cast<const SelectedPolygon*>(table.data_ptr());
+  const char* const op = "segmentation.select_masks";
+  if (from.ndim() != 2 || rows.ndim() != 2) fail(Error::Value, op, ": polygons and vertices must have rows of numbers");
+  if (in_polygons.size() != rows.size() || from.size() != rows.size() || to.size() != rows.size() || to.dtype() != from.dtype() ||
+      rows.dtype() != DType::int32)
+    fail(Error::Value, op, ": the outputs must have the samples and the types of the inputs");
+  const int64_t listed = table.numel() / 4;
+  const auto* selected = reinterpret_cast<const SelectedPolygon*>(host_numbers<const int64_t>(op, "the selection", table, polygons.numel() / 3 * 4));
   // A vertex has as many coordinates as the second axis has elements.
   const auto vertex_bytes = [=](int64_t i) { return from.shape(i)[1] * from.item_bytes(); };
+  // The selection of sample i, of which every polygon lies in the vertices of the input and of the output.
+  const auto polygons_of = [=](int64_t i) {
+    const int64_t first = in_polygons.offset(i) / 3, count = rows.shape(i)[0], width = from.shape(i)[1];
+    if (rows.volume(i) != 3 * count || count > listed - first)
+      fail(Error::Value, op, ": sample ", i, " of the output has more polygons than are selected");
+    for (const SelectedPolygon* p = selected + first; p < selected + first + count; ++p) {
+      const int64_t length = p->end - p->begin, most = width > 0 ? from.volume(i) / width : 0, room = width > 0 ? to.volume(i) / width : 0;
+      if (p->begin < 0 || p->end < p->begin || p->end > room || p->source < 0 || p->source > most - length)
+        fail(Error::Value, op, ": sample ", i, ": a selected polygon is not within the vertices");
+    }
+    return selected + first;
+  };
 #ifdef __CUDACC__
   if (vertices.is_cuda()) {
     std::vector<PolygonCopy> copies;
     for (int64_t i = 0; i < rows.size(); ++i) {
-      const SelectedPolygon* polygon = selected + in_polygons.offset(i) / 3;
+      const SelectedPolygon* polygon = polygons_of(i);
       for (int64_t p = 0; p < rows.shape(i)[0]; ++p, ++polygon)
         copies.push_back({static_cast<const char*>(from.data(i)) + polygon->source * vertex_bytes(i),
                           static_cast<char*>(to.data(i)) + polygon->begin * vertex_bytes(i), (polygon->end - polygon->begin) * vertex_bytes(i),
@@ -124,7 +149,7 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
   }
 #endif
   launch_cpu("segmentation.select_masks", rows.size(), 50.0 + 0.2 * to.mean_volume(), {table}, [=](int64_t i) {
-    const SelectedPolygon* polygon = selected + in_polygons.offset(i) / 3;
+    const SelectedPolygon* polygon = polygons_of(i);
     auto* row = static_cast<int32_t*>(rows.data(i));
     for (int64_t p = 0; p < rows.shape(i)[0]; ++p, ++polygon, row += 3) {
       row[0] = static_cast<int32_t>(polygon->mask);

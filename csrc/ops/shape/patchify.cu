@@ -355,6 +355,14 @@ void patchify(const Tensor& input, const MaybeTensor& input_shapes, const std::s
               int64_t merge, int64_t temporal, bool channels_last, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
   const int64_t bytes = in.item_bytes();
+  constexpr int64_t kMost = 1 << 20;  // whatever is larger than an image is one patch
+  for (const int64_t extent : {patch_height, patch_width, merge, temporal})
+    if (extent < 1 || extent > kMost) fail(Error::Value, "patchify: patches must have 1 to ", kMost, " pixels along each axis, got ", extent);
+  if (out.dtype() != in.dtype() || out.ndim() != 2 || static_cast<int64_t>(layout.size()) != in.ndim() || out.size() != in.size())
+    fail(Error::Value, "patchify: the output must have tokens for each sample, of the type of the images, and \"", layout, "\" their axes");
+  for (size_t d = 0; d < layout.size(); ++d)
+    if (std::string("FHWC").find(layout[d]) == std::string::npos || layout.find(layout[d]) != d)
+      fail(Error::Value, "patchify: the layout must have the axes H, W, C and F once, got \"", layout, "\"");
   const auto sample = [=](int64_t i) {
     Patches p{};
     p.in = static_cast<const char*>(in.data(i));
@@ -380,7 +388,8 @@ void patchify(const Tensor& input, const MaybeTensor& input_shapes, const std::s
     p.grid_rows = (p.height + tall - 1) / tall * merge;
     p.grid_columns = (p.width + wide - 1) / wide * merge;
     // What follows writes as many tokens as these numbers say: they must agree with the output.
-    if (p.grid_frames * p.grid_rows * p.grid_columns != out.shape(i)[0] || p.token_volume() != out.shape(i)[1])
+    const int64_t grid[] = {p.grid_frames, p.grid_rows, p.grid_columns}, token[] = {temporal, p.channels, patch_height, patch_width};
+    if (count_elements(grid, 1, 3) != out.shape(i)[0] || count_elements(token, 1, 4) != out.shape(i)[1])
       fail("patchify: sample ", i, ": the output has another shape than the tokens");
     return p;
   };

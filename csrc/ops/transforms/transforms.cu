@@ -84,11 +84,20 @@ __global__ void run_chains(const __grid_constant__ TableRows<AffineChain> chains
 // Composes the inputs with make(i, f), the map of frame f of sample i. Inputs and output are (dims, dims + 1) or (frames, dims, dims + 1); the inputs have one type.
 template <class Make>
 void compose_affine(const char* op, const std::vector<Samples>& inputs, const Samples& out, bool reversed, const Make& make) {
+  for (const Samples& in : inputs)
+    if (in.dtype() != inputs[0].dtype() || in.ndim() < 2 || in.ndim() > 3 || in.size() != out.size())
+      fail(Error::Value, op, ": the inputs must have matrices of one type for each sample of the output");
+  if (out.dtype() != DType::float32 || out.ndim() < 2 || out.ndim() > 3) fail(Error::Type, op, ": the output must have matrices of float32");
+  for (int64_t i = 0; i < (out.dense() ? std::min<int64_t>(out.size(), 1) : out.size()); ++i)
+    if (const int64_t* shape = out.shape(i) + out.ndim() - 2; shape[0] < 1 || shape[0] > kMaxDims || shape[1] != shape[0] + 1)
+      fail(Error::Value, op, ": sample ", i, " of the output must have 1 to ", kMaxDims, " rows and one column more");
   const auto chains = [=](int64_t i, std::vector<AffineChain>& batch, std::vector<const void*>& parts) {
     const int64_t frames = out.ndim() == 3 ? out.shape(i)[0] : 1, dims = out.shape(i)[out.ndim() - 2], volume = dims * (dims + 1);
     for (int64_t f = 0; f < frames; ++f) {
       for (const Samples& in : inputs) {
         const int64_t input_frames = in.ndim() == 3 ? in.shape(i)[0] : 1;
+        if (in.volume(i) != input_frames * volume)
+          fail(Error::Value, op, ": sample ", i, ": the inputs have matrices of another size than the output");
         // One matrix may stand for all frames.
         if (input_frames != 1 && input_frames < frames) fail(op, ": sample ", i, ": the inputs have ", input_frames, " and ", frames, " frames");
         parts.push_back(static_cast<const char*>(in.data(i)) + (input_frames > 1 ? f : 0) * volume * in.item_bytes());
