@@ -387,7 +387,7 @@ def _pad_rows(argument: Argument, rows: list[torch.Tensor]) -> torch.Tensor:
     dtype, nothing = (torch.float32, float("nan")) if argument.element is float else (torch.int32, NO_VALUE)
     filled = torch.full((len(rows), max(row.numel() for row in rows)), nothing, dtype=dtype)
     for k, row in enumerate(rows):
-        filled[k, : row.numel()] = row.flatten()
+        filled[k, : row.numel()] = (_round(row) if dtype is torch.int32 and row.is_floating_point() else row).flatten()
     return filled
 
 
@@ -411,7 +411,13 @@ def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool)
         raise RuntimeError(f"{call.name}: argument {argument.name!r} has no values")
     if values.dtype not in types.NUMERIC:
         raise TypeError(f"{call.name}: argument {argument.name!r} cannot be of type {values.dtype}")
-    return values
+    return _round(values) if argument.element is int and values.is_floating_point() else values
+
+
+def _round(values: torch.Tensor) -> torch.Tensor:
+    """Return fractions as integers, as ``cast`` does: the nearest ones, halves away from zero. One rule for all operators."""
+    values = values.to(torch.float64)
+    return (torch.sign(values) * (values.abs() + 0.5).floor()).clamp(-(2.0**31), 2.0**31 - 1).to(torch.int64)
 
 
 def _draw(call: Call, rng: Any) -> torch.Tensor:
