@@ -65,6 +65,7 @@ class Argument:
     vector: bool  # several numbers form one value
     varying: bool = False  # the number of values differs between samples
     matrix: bool = False  # rows of numbers
+    positional: bool = False  # the body checks the types of arguments by position
 
 
 _SCHEMA = {int: "int", float: "float", bool: "bool", str: "str"}
@@ -94,7 +95,7 @@ def describe_argument(parameter: inspect.Parameter, hint: Any) -> Argument:
     if role is Role.random:
         return Argument(parameter.name, role, "Tensor", int, False)
     if role is not Role.plain:
-        return Argument(parameter.name, role, None, element, vector, varying, bool(rows))
+        return Argument(parameter.name, role, None, element, vector, varying, bool(rows), parameter.kind is parameter.POSITIONAL_ONLY)
     kind = members[0] if len(members) == 1 and not vector else None
     schema = None
     if isinstance(kind, type) and parameter.default is not None and not optional:
@@ -411,7 +412,7 @@ def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool)
         raise RuntimeError(f"{call.name}: argument {argument.name!r} has no values")
     if values.dtype not in types.NUMERIC:
         raise TypeError(f"{call.name}: argument {argument.name!r} cannot be of type {values.dtype}")
-    return _round(values) if argument.element is int and values.is_floating_point() else values
+    return _round(values) if argument.element is int and not argument.positional and values.is_floating_point() else values
 
 
 def _round(values: torch.Tensor) -> torch.Tensor:
