@@ -133,6 +133,15 @@ def test_layouts_must_match(operation: Function, left: str | None, right: str | 
     assert_same(lambda m: operation(ones(m, left), ones(m, right)), raises=raises)
 
 
+@pytest.mark.parametrize("layout", ["C", "HW"])
+def test_a_result_with_more_dimensions_has_no_layout(layout: str) -> None:
+    few, many = np.ones((2, 3)[2 - len(layout) :], np.float32), np.ones((4, 2, 3), np.float32)
+    assert_same(lambda m: m.tensor(few, layout=layout) + m.tensor(many))
+    assert_same(lambda m: many.tolist() * m.batch([few, few], layout=layout))
+    assert_same(lambda m: m.batch([few, few[..., :1].copy()], layout=layout) < m.batch([many, many]))
+    assert_same(lambda m: m.math.clamp(m.batch([few], layout=layout), many.tolist(), 5))
+
+
 @pytest.mark.parametrize("dtype", [name for name in DTYPES if "int" in name])
 @pytest.mark.parametrize("operation", DIVISIONS)
 def test_division_by_zero(operation: Function, dtype: str) -> None:

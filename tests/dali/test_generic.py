@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """cast, cast_like, lookup_table and normalize compared with DALI's. NaN as an integer is undefined there; here it is the smallest one."""
 
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
-from _dali import dali
+from _dali import assert_same, dali
 
 import torch_ndd as ndd
 
@@ -188,3 +190,23 @@ def test_wrong_parameters_of_normalize(options: dict[str, object]) -> None:
     for module in (ndd, dali):
         with pytest.raises(RuntimeError):
             module.normalize(module.tensor(np.zeros((4, 5, 3), np.uint8), layout="HWC"), **options).evaluate()
+
+
+FRACTIONS = {
+    "reshape": lambda m: m.reshape(m.tensor([[1, 2], [3, 4], [5, 6]]), shape=np.array([1.6, 3])),
+    "reshape, batch": lambda m: m.reshape(m.batch([[1, 2, 3, 4], [5, 6, 7, 8]]), shape=m.batch([[1.6, 2.4], [0.5, 3.5]])),
+    "pad, shape": lambda m: m.pad(m.tensor([1, 2]), shape=np.array([4.5])),
+    "pad, align": lambda m: m.pad(m.tensor([1, 2]), align=m.tensor([2.5])),
+    "slice": lambda m: m.slice(m.tensor([1, 2, 3, 4, 5, 6]), start=np.array([1.4]), shape=np.array([1.4]), axes=[0]),
+    "slice, batch": lambda m: m.slice(m.batch([[1, 2, 3, 4, 5, 6]] * 2), start=m.batch([[1.4], [1.5]]), shape=m.batch([[1.4], [2.5]]), axes=[0]),
+    "uniform": lambda m: m.random.uniform(shape=m.tensor([2.5]), values=[1.0]),
+    "bbox_rotate": lambda m: m.bbox_rotate(np.array([[0.1, 0.2, 0.3, 0.4]], np.float32), angle=30, input_shape=np.array([30.5, 40.4])),
+    "permute_batch": lambda m: m.permute_batch(m.batch([1, 2, 3]), indices=m.batch([0.6, 1.5, 1.4])),
+    "sequence_rearrange": lambda m: m.sequence_rearrange(m.tensor([[1], [2], [3]], layout="FW"), new_order=m.batch([[0.6, 1.4], [1.5, -0.4]])),
+}
+
+
+@pytest.mark.parametrize("program", FRACTIONS.values(), ids=FRACTIONS)
+def test_fractions_in_arrays_and_batches_are_rounded_to_integers(program: Callable[[ModuleType], Any]) -> None:
+    for _ in range(5):  # repeated calls run a plan
+        assert_same(program, absolute=1e-5)

@@ -298,13 +298,16 @@ def arithmetic(operation: str, *operands: Any, title: str | None = None) -> Data
 
     Raises:
         TypeError: an operand that is neither a node nor a number nor an array.
-        ValueError: no operand is a node.
+        ValueError: all operands are numbers.
     """
     title = title or label(operation)
+    if not any(isinstance(operand, DataNode) for operand in operands):
+        operands = tuple(constant_node(operand) if _is_array(operand) else operand for operand in operands)
     prepared = [operand if isinstance(operand, DataNode) else _constant_operand(title, operand) for operand in operands]
     nodes = [operand for operand in prepared if isinstance(operand, DataNode)]
     if not nodes:
-        raise ValueError(f"{title}: one of the operands must be a DataNode, got {', '.join(type(operand).__name__ for operand in operands)}")
+        kinds = ", ".join(type(operand).__name__ for operand in operands)
+        raise ValueError(f"{title}: one of the operands must be a DataNode or an array, got {kinds}")
     device = "gpu" if any(node.device == "gpu" for node in nodes) else "cpu"
     # Places of nodes are None; the operation fills them in with the inputs of each iteration.
     template = tuple(None if isinstance(operand, DataNode) else operand for operand in prepared)
@@ -319,6 +322,11 @@ def arithmetic(operation: str, *operands: Any, title: str | None = None) -> Data
         operands=template,
     )
     return results[0]
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a value is an array with dimensions, or a list, which are constants as inputs of operators are."""
+    return isinstance(value, list | tuple) or (isinstance(value, np.ndarray | torch.Tensor) and value.ndim > 0)
 
 
 def _to_python_number(value: Any) -> Any:

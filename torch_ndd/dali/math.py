@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Element-wise mathematical functions of nodes, with the rules of :mod:`torch_ndd.math`: types, broadcasting and errors.
 
-Operands are nodes, numbers, ``types.Constant`` and arrays; at least one is a node (otherwise ValueError; TypeError for other objects).
+Operands are nodes, numbers, ``types.Constant`` and arrays; at least one is a node or an array (otherwise ValueError; TypeError for other objects).
 
 >>> from torch_ndd.dali import pipeline_def, types
 >>> @pipeline_def(batch_size=2)

@@ -384,3 +384,32 @@ def test_wildcard_after_the_axes(factors: list[float], raises: Raises | None) ->
         return np.array(graph().run()[0].as_tensor()).tolist()
 
     both(program, raises=raises)
+
+
+@pytest.mark.parametrize("elements", [[0, 2], (1, 1, 0), [2], 1])
+@pytest.mark.parametrize("debug", [False, True])
+def test_elements_of_sequences_are_outputs(elements: list[int] | tuple[int, ...] | int, debug: bool) -> None:
+    def extract(dali: Any) -> Any:
+        sequence = dali.fn.reshape(np.arange(6, dtype=np.uint8).reshape(3, 2), layout="FW")
+        results = [dali.fn.element_extract(sequence, element_map=elements)]
+        if not debug:
+            results.append(dali.ops.ElementExtract(element_map=elements)(sequence))
+        return tuple(node for result in results for node in (result if isinstance(result, list | tuple) else [result]))
+
+    both(lambda dali: run(dali, extract, debug=debug))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "crop(image, crop_h=3, crop_w=0)",
+        "crop_mirror_normalize(image, crop_w=2, crop_h=0)",
+        "resize(image, resize_shorter=0)",
+        "resize(image, resize_x=0)",
+        "resize_crop_mirror(image, resize_longer=0, crop_h=2, crop_w=3)",
+        raising(RuntimeError, "resize(image, size=[3, 3], resize_x=0)"),
+        raising(RuntimeError, "crop(image, crop=[3, 3], crop_w=0)"),
+    ],
+)
+def test_a_size_of_zero_is_the_whole_extent(call: str, raises: Raises | None) -> None:
+    both(lambda dali: run(dali, lambda dali: eval(f"fn.{call}", {"fn": dali.fn, "image": IMAGE})), tolerance=1, raises=raises)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 from _pipelines import both, ours_raises
-from _raises import raising
+from _raises import Raises, raising
 
 import torch_ndd.dali as ours
 
@@ -222,6 +222,19 @@ def test_math_of_several():
     both(program, 1e-5)
     for call in ("sqrt(4)", "min(1, 2)"):
         both(lambda dali, call=call: run(dali, lambda dali: eval(f"math.{call}", {"math": dali.math})), raises=ValueError)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        *("sqrt([4.0])", "sqrt(np.array([4.0, 9]))", "min([4], [5])", "max(np.float32([[1], [5]]), np.arange(3))", "clamp(np.array([4.0]), 1, 2)"),
+        *("min(np.array([4.0]), types.Constant(5))", "min(types.Constant([1, 2]), np.array([2, 1]))", "max(torch.tensor([4.0]), 5)"),
+        *(raising(ValueError, "sqrt(np.array(4.0))"), raising(ValueError, "sqrt(np.float32(4))")),
+    ],
+)
+def test_math_of_arrays(call: str, raises: Raises | None) -> None:
+    names = {"np": np, "torch": torch}
+    both(lambda dali: run(dali, lambda dali: eval(f"math.{call}", {**names, "math": dali.math, "types": dali.types})), raises=raises)
 
 
 def test_two_constants_cannot_be_added():

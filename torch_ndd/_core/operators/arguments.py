@@ -65,6 +65,7 @@ class Argument:
     vector: bool  # several numbers form one value
     varying: bool = False  # the number of values differs between samples
     matrix: bool = False  # rows of numbers
+    positional: bool = False  # the body checks the types of arguments by position
 
 
 _SCHEMA = {int: "int", float: "float", bool: "bool", str: "str"}
@@ -94,7 +95,7 @@ def describe_argument(parameter: inspect.Parameter, hint: Any) -> Argument:
     if role is Role.random:
         return Argument(parameter.name, role, "Tensor", int, False)
     if role is not Role.plain:
-        return Argument(parameter.name, role, None, element, vector, varying, bool(rows))
+        return Argument(parameter.name, role, None, element, vector, varying, bool(rows), parameter.kind is parameter.POSITIONAL_ONLY)
     kind = members[0] if len(members) == 1 and not vector else None
     schema = None
     if isinstance(kind, type) and parameter.default is not None and not optional:
@@ -387,7 +388,7 @@ def _pad_rows(argument: Argument, rows: list[torch.Tensor]) -> torch.Tensor:
     dtype, nothing = (torch.float32, float("nan")) if argument.element is float else (torch.int32, NO_VALUE)
     filled = torch.full((len(rows), max(row.numel() for row in rows)), nothing, dtype=dtype)
     for k, row in enumerate(rows):
-        filled[k, : row.numel()] = row.flatten()
+        filled[k, : row.numel()] = (_round(row) if dtype is torch.int32 and row.is_floating_point() else row).flatten()
     return filled
 
 
@@ -411,7 +412,13 @@ def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool)
         raise RuntimeError(f"{call.name}: argument {argument.name!r} has no values")
     if values.dtype not in types.NUMERIC:
         raise TypeError(f"{call.name}: argument {argument.name!r} cannot be of type {values.dtype}")
-    return values
+    return _round(values) if argument.element is int and not argument.positional and values.is_floating_point() else values
+
+
+def _round(values: torch.Tensor) -> torch.Tensor:
+    """Return fractions as integers, as ``cast`` does: the nearest ones, halves away from zero. One rule for all operators."""
+    values = values.to(torch.float64)
+    return (torch.sign(values) * (values.abs() + 0.5).floor()).clamp(-(2.0**31), 2.0**31 - 1).to(torch.int64)
 
 
 def _draw(call: Call, rng: Any) -> torch.Tensor:

@@ -87,12 +87,14 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     # Inductor stores bools one at a time: x < 100 takes 20 ms where the kernel takes 0.3.
     if compiling and not ragged and computation.formula is not None and not (computation.out is torch.bool and on_cpu(values[0].buffer)):
         result = mark_result(computation.formula(*_align(values)))
-        return like._result(result if like._is_batch else result[None], None, layout, None, None)
+        result = result if like._is_batch else result[None]
+        return like._result(result, None, _fitting_layout(layout, result.dim() - 1), None, None)
 
     if ragged:
         out, shapes, fixed = _allocate_ragged(operation, values, computation)
     else:
         out, shapes, fixed = output(native.empty, _broadcast_shape(operation, values), computation.out, target), None, None
+    layout = _fitting_layout(layout, out.dim() - 1 if shapes is None else shapes.shape[1])
     arguments = (*_buffers(values), computation.operation, computation.type, out, shapes)
     if compiling:
         _kernel(*arguments)
@@ -234,6 +236,11 @@ def _common_layout(operation: str, left: str | None, right: str) -> str:
     if left.endswith(right):
         return left
     raise RuntimeError(f'{label(operation)}: Layouts of subexpressions "{left}" and "{right}" do not match')
+
+
+def _fitting_layout(layout: str | None, ndim: int) -> str | None:
+    """Return the layout, or None if an operand without one has more dimensions: nothing names the others."""
+    return layout if layout is not None and len(layout) == ndim else None
 
 
 def _broadcast_shape(operation: str, values: Sequence[Any]) -> list[int]:

@@ -133,8 +133,10 @@ _READER_DEFAULTS: dict[str, Any] = {
 }
 _VIDEO_DEFAULTS = {"dtype": types.UINT8, "file_list": "", "file_root": "", "filenames": [], "image_type": types.RGB}
 _FILTER_DEFAULTS = {"interp_type": types.INTERP_LINEAR, "mag_filter": types.INTERP_LINEAR, "min_filter": types.INTERP_LINEAR}
+# Sizes of which 0, although it is the default, means the whole extent: crop_h=3, crop_w=0.
+_SIZES = ("crop_d", "crop_h", "crop_w", "resize_longer", "resize_shorter", "resize_x", "resize_y", "resize_z")
 _OPERATOR_DEFAULTS: dict[str, Any] = {
-    **dict.fromkeys(("crop_d", "crop_h", "crop_w", "resize_longer", "resize_shorter", "resize_x", "resize_y", "resize_z"), 0.0),
+    **dict.fromkeys(_SIZES, 0.0),
     **_FILTER_DEFAULTS,
     "contrast_center": 0.5,
     "image_type": types.RGB,
@@ -222,6 +224,7 @@ def _count_list(argument: str, default: int) -> OutputCount:
 # Numbers of outputs that depend on the arguments and the number of inputs. All others follow from the annotations.
 _OUTPUT_COUNTS: dict[str, OutputCount] = {
     "bbox_rotate": lambda arguments, inputs: inputs,
+    "element_extract": _count_list("element_map", 1),
     "experimental.readers.fits": _count_list("hdu_indices", 1),
     "experimental.readers.video": _count_video,
     "random_bbox_crop": lambda arguments, inputs: 2 + inputs + bool(arguments.get("output_bbox_indices")),
@@ -386,7 +389,7 @@ def _with_default(parameter: inspect.Parameter, defaults: Mapping[str, Any], own
     if parameter.name not in own and (parameter.name not in defaults or parameter.default is not None):
         return parameter
     default = defaults[parameter.name]
-    if default in (0.0, -1, -1.0, "", []) and parameter.default is None:
+    if default in (0.0, -1, -1.0, "", []) and parameter.default is None and parameter.name not in _SIZES:
         unset[parameter.name] = default
     return parameter.replace(default=default)
 

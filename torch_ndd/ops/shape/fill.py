@@ -18,7 +18,7 @@ def _shape(op: str, shape: Any) -> list[Column]:
     """Return the checked extents."""
     extents = [] if shape is None else column_list(shape)
     for extent in extents:
-        if isinstance(extent, tuple) or (isinstance(extent, torch.Tensor) and extent.is_floating_point()):
+        if isinstance(extent, tuple):
             raise TypeError(f"{op}: shape takes integers, got {format_value(shape)}")
         if not holds(extent >= 0):
             raise RuntimeError(f"{op}: shape must not be negative, got {format_value(shape)}")
