@@ -255,7 +255,7 @@ def _stops(files: ndd.Batch, labels: ndd.Batch) -> Any:
 
 def test_functions_with_other_parameters_are_told_what_they_get(images: list[Path]) -> None:
     reader = ndd.readers.File(files=images)
-    for source, options, function, message in (
+    mistakes: list[tuple[Any, dict[str, Any], Callable[..., Any], str]] = [
         (
             reader,
             {"batch_size": 4},
@@ -275,7 +275,8 @@ def test_functions_with_other_parameters_are_told_what_they_get(images: list[Pat
             r"one argument, a dict with the keys 'image', but .* missing 1 required",
         ),
         (torch.utils.data.TensorDataset(torch.arange(4)), {"batch_size": 4}, lambda: None, r"1 output of .*, but .* takes 0"),
-    ):
+    ]
+    for source, options, function, message in mistakes:
         with pytest.raises(TypeError, match=message):
             next(iter(ndd.DataLoader(source, function, **options)))
 
