@@ -53,6 +53,7 @@ class Batcher:
         self.model, self.max_batch, self.max_delay = model, max_batch, max_delay
         self.sizes: list[int] = []  # of the latest batches
         self._waiting: asyncio.Queue[tuple[bytes, asyncio.Future[torch.Tensor]]] = asyncio.Queue(MAX_WAITING)
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def classify(self, file: bytes) -> torch.Tensor:
@@ -61,9 +62,12 @@ class Batcher:
             ndd.peek_image_shape([file]).evaluate()  # what is not an image at all does not enter a batch
         except RuntimeError as error:
             raise BadImage(str(error)) from None
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # test clients start one for each request, and a queue belongs to the loop that waited for it
+            self._loop, self._task, self._waiting = loop, None, asyncio.Queue(MAX_WAITING)
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._run())
-        result = asyncio.get_running_loop().create_future()
+            self._task = loop.create_task(self._run())
+        result = loop.create_future()
         try:
             self._waiting.put_nowait((file, result))
         except asyncio.QueueFull:

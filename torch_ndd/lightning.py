@@ -77,6 +77,8 @@ class DataModule(_Parent):
     ) -> None:
         if _Parent is object:
             raise ImportError("lightning.DataModule: Lightning is not installed: pip install torch_ndd[lightning]")
+        if "fn" in options:
+            raise TypeError("lightning.DataModule: got an unexpected keyword argument 'fn'; there are train_fn and val_fn")
         super().__init__()
         self.sources = {"train": train, "val": val}
         self._fns = {"train": train_fn, "val": val_fn}

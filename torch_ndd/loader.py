@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``DataLoader``: batches for training, prepared ahead of the model."""
 
+import inspect
 import os
 import weakref
 from collections import deque
@@ -303,11 +304,11 @@ class DataLoader:
                 plain = self._before is None and self.fn is None
                 result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and plain) else outputs
                 if self._before is not None:
-                    result = _call(self._before, result)
+                    result = self._call("collate_fn", self._before, result, None)
                 if plan is not None:
                     result = _with_plan(result, outputs, plan)
                 if self.fn is not None:
-                    result = _call(self.fn, result)
+                    result = self._call("fn", self.fn, result, plan)
                 if result is None or isinstance(result, GeneratorType | CoroutineType):
                     what = "collate_fn" if self.fn is None else f"fn ({getattr(self.fn, '__qualname__', self.fn)})"
                     raise TypeError(f"DataLoader: {what} must return the batch, got {result!r}; is a return statement missing?")
@@ -325,6 +326,22 @@ class DataLoader:
         except Exception as error:
             name_in_batch(error, () if outputs is None else _sources(outputs))
             return _Prepared({}, None, error, 0)
+
+    def _call(self, role: str, function: Callable[..., Any], outputs: Any, plan: Plan | None) -> Any:
+        """Call a function of the user; one that takes other arguments is told what it gets."""
+        arguments = outputs if isinstance(outputs, tuple) else (outputs,)
+        try:
+            return function(*arguments)
+        except TypeError as error:
+            # An error of the function itself is left alone.
+            if _takes(function, arguments):
+                raise
+            if isinstance(outputs, Mapping):
+                what = f"one argument, a dict with the keys {', '.join(map(repr, outputs))}"
+            else:
+                count = len(arguments) - (plan is not None)
+                what = f"{count} output{'' if count == 1 else 's'} of {brief(self.dataset)}{'' if plan is None else ', and the plan of the batch'}"
+            raise TypeError(f"DataLoader: {role} is called with {what}, but {error}") from None
 
     def _generator(self) -> RNG:
         """Return the random generator of the next batch: a separate part of one sequence for each."""
@@ -531,8 +548,14 @@ def _cancel_too(place: Future[Any], call: Future[Any]) -> None:
         place.cancel()
 
 
-def _call(function: Callable[..., Any], outputs: Any) -> Any:
-    return function(*outputs) if isinstance(outputs, tuple) else function(outputs)
+def _takes(function: Callable[..., Any], arguments: Sequence[Any]) -> bool:
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:  # a function in C without a signature
+        pass
+    return True
 
 
 def _with_plan(result: Any, outputs: Any, plan: Plan) -> Any:

@@ -69,13 +69,13 @@ _OBJECTS = {
 
 
 def _draw_flow(frames: Any, flow: Any) -> Image.Image:
-    """Return frames side by side with arrows of the motion to the next one, FHWC and (frames - 1, H / n, W / n, 2)."""
+    """Return the frames from the second on, FHWC, with arrows to where their pixels were in the frame before, from (frames - 1, H / n, W / n, 2)."""
     pixels, motion = np.asarray(frames), np.asarray(flow)
     scale, step = 3, 16
     cell = pixels.shape[2] // motion.shape[2]
     canvas = Image.new("RGB", (len(motion) * (pixels.shape[2] * scale + 8) - 8, pixels.shape[1] * scale), "white")
     for k, moves in enumerate(motion):
-        frame = Image.fromarray(pixels[k]).resize((pixels.shape[2] * scale, pixels.shape[1] * scale))
+        frame = Image.fromarray(pixels[k + 1]).resize((pixels.shape[2] * scale, pixels.shape[1] * scale))
         pen = ImageDraw.Draw(frame)
         for y in range(step // 2, pixels.shape[1], step):
             for x in range(step // 2, pixels.shape[2], step):

@@ -88,6 +88,25 @@ def test_other_lists_are_refused(inputs: Any) -> None:
         ndd.decoders.image(inputs)
 
 
+def test_mistakes_name_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"\x89PNG")
+    with (tmp_path / "a.png").open("rb") as file, pytest.raises(TypeError, match=r"of an open file, pass the contents: file\.read\(\)"):
+        ndd.decoders.image([file])
+    with pytest.raises(RuntimeError, match=r"decoders\.image: there are no encoded images: the input is empty"):
+        ndd.decoders.image([])
+    with pytest.raises(RuntimeError, match="these values are decoded already"):
+        ndd.decoders.image(ndd.batch([np.zeros((4, 4, 3), np.uint8)]))
+    with pytest.raises(ValueError, match=r"encoded files must be decoded first, for instance by ndd\.decoders\.image"):
+        ndd.resize(ndd.batch([np.zeros(9, np.uint8)]), size=[4, 4])
+    with pytest.raises(ValueError, match=r"must be int.*got 'bilinear'; filters are numbers: ndd\.types\.INTERP_LINEAR"):
+        ndd.resize(ndd.batch([np.zeros((4, 4, 3), np.uint8)]), size=[4, 4], interp_type="bilinear")
+    image, windows = np.zeros((4, 4, 3), np.uint8), [[0, 0, 2, 2]]
+    with pytest.raises(ValueError, match="multi_crop: sizes must be a list with the size of each window, got 8"):
+        ndd.multi_crop(image, windows=windows, sizes=8)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match=r"multi_crop: interp_type is not one of .*INTERP_LINEAR.*: cubic"):
+        ndd.multi_crop(image, windows=windows, sizes=[8], interp_type="cubic")  # type: ignore[arg-type]
+
+
 def test_other_operators_take_no_paths() -> None:
     with pytest.raises(RuntimeError, match="str is not supported"):
         ndd.flip("a.png")

@@ -189,6 +189,8 @@ def test_loaders_are_made_for_the_rank(files: list[Path]) -> None:
         data.train_dataloader()
     with pytest.raises(TypeError, match="must return a reader"):
         torch_ndd.lightning.DataModule(lambda **shard: files, batch_size=4).train_dataloader()
+    with pytest.raises(TypeError, match="unexpected keyword argument 'fn'; there are train_fn and val_fn"):
+        torch_ndd.lightning.DataModule(lambda **shard: files, fn=print, batch_size=4)
 
 
 def test_without_lightning(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,6 +253,40 @@ def _stops(files: ndd.Batch, labels: ndd.Batch) -> Any:
     return next(iter(()))
 
 
+def test_functions_with_other_parameters_are_told_what_they_get(images: list[Path]) -> None:
+    reader = ndd.readers.File(files=images)
+    mistakes: list[tuple[Any, dict[str, Any], Callable[..., Any], str]] = [
+        (
+            reader,
+            {"batch_size": 4},
+            lambda files: files,
+            r"fn is called with 2 outputs of <readers\.File .*, but .* takes 1 positional argument but 2",
+        ),
+        (
+            reader,
+            {"batches": ndd.batches.Balanced(samples=4, cost="pixels")},
+            lambda files, labels: files,
+            r"2 outputs of .*, and the plan of the batch",
+        ),
+        (
+            {"image": ndd.readers.File(files=images)},
+            {"batch_size": 4},
+            lambda files, labels: files,
+            r"one argument, a dict with the keys 'image', but .* missing 1 required",
+        ),
+        (torch.utils.data.TensorDataset(torch.arange(4)), {"batch_size": 4}, lambda: None, r"1 output of .*, but .* takes 0"),
+    ]
+    for source, options, function, message in mistakes:
+        with pytest.raises(TypeError, match=message):
+            next(iter(ndd.DataLoader(source, function, **options)))
+
+    def wrong_inside(files: ndd.Batch, labels: ndd.Batch) -> ndd.Batch:
+        return _nothing(files)  # type: ignore[call-arg]
+
+    with pytest.raises(TypeError, match=r"^_nothing\(\) missing 1 required"):
+        next(iter(ndd.DataLoader(reader, wrong_inside, batch_size=4)))
+
+
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_functions_that_return_no_batch(images: list[Path], prefetch: int) -> None:
     for fn, error, text in (

@@ -373,6 +373,12 @@ def test_serve_warms_up_before_the_first_request() -> None:
     assert app.batcher.sizes == [1]
 
 
+def test_serve_answers_in_another_event_loop() -> None:
+    serve = load("serve")
+    app, body = serve.Application(serve.Batcher(serve.build_model())), encode_png(40)
+    assert [asyncio.run(asyncio.wait_for(serve.request(app, body), 60))[0] for _ in range(2)] == [200, 200]
+
+
 def test_serve_load_test_prints_rate_and_latency(capsys: pytest.CaptureFixture[str]) -> None:
     load("serve").main(["--requests", "40", "--clients", "4"])
     assert re.fullmatch(r"\d+ requests per second, p50 [\d.]+ ms, p99 [\d.]+ ms, [\d.]+ images per batch\n", capsys.readouterr().out)

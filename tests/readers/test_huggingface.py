@@ -110,6 +110,7 @@ def test_pickled_reader_reads(photographs: Any) -> None:
     ("make", "error", "message"),
     [
         (lambda data: HuggingFace(dataset=[1]), TypeError, "must be a data set of Hugging Face datasets, got list"),
+        (lambda data: HuggingFace(dataset={"train": data}), TypeError, r"dataset has several splits; choose one: dataset\['train'\]"),
         (lambda data: HuggingFace(dataset=data.to_iterable_dataset()), TypeError, "use readers.HuggingFaceStream"),
         (lambda data: HuggingFaceStream(data), TypeError, "use readers.HuggingFace"),
         (lambda data: HuggingFace(dataset=data.with_transform(lambda rows: rows)), ValueError, "has a transform"),

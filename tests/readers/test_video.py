@@ -214,6 +214,7 @@ def test_bad_arguments_are_rejected(videos: list[Path]) -> None:
             ({"filenames": videos, "enable_frame_num": "all"}, "enable_frame_num must be one of .*, got 'all'"),
             ({"filenames": videos, "image_type": types.GRAY}, "Invalid image type"),
             ({"filenames": videos, "stride": -1}, "must be positive"),
+            ({"filenames": videos, "stride": 0}, "must be positive, got 3 and 0"),
         ):
             with pytest.raises(RuntimeError, match=rf"readers\.Video: .*{reason}"):
                 kind(sequence_length=3, **options)
@@ -224,6 +225,8 @@ def test_bad_arguments_are_rejected(videos: list[Path]) -> None:
     for options in ({"file_list_format": "hours"}, {"file_list_rounding": "up"}, {"pad_mode": "wrap"}, {"fill_value": 300}):
         with pytest.raises(RuntimeError, match=r"experimental\.readers\.Video: "):
             new(filenames=videos, sequence_length=3, **options)
+    with pytest.raises(RuntimeError, match=r"stride=2 needs 1999 frames, the longest video \".*\.mp4\" has \d+$"):
+        epoch(new(filenames=videos, sequence_length=1000, stride=2))
     path = videos[0].with_name("wrong.txt")
     path.write_text("video.mp4 cat\n")
     with pytest.raises(RuntimeError, match="line 1: expected path, label"):

@@ -349,6 +349,9 @@ def test_mixup_rejects_invalid_arguments() -> None:
 def test_from_timm_rejects_invalid_arguments() -> None:
     for options, error, words in (
         (dict(nonsense=1), TypeError, "unexpected keyword argument 'nonsense'"),
+        (dict(is_train=True), TypeError, "unexpected keyword argument 'is_train'; did you mean 'is_training'?"),
+        (dict(input_size=print), TypeError, "input_size must not be builtin_function_or_method; for a transform that exists, use from_torchvision"),
+        (dict(input_size=None), TypeError, "input_size must not be NoneType; it is a number of pixels"),
         (dict(separate=True), TypeError, "separate=True is not supported"),
         (dict(interpolation="cubic"), ValueError, "interpolation must be"),
         (dict(is_training=True, train_crop_mode="abc"), ValueError, "train_crop_mode"),

@@ -119,7 +119,8 @@ def multi_crop(
         K batches of N images, of the type and layout of the input; for one image K Tensors.
 
     Raises:
-        ValueError: a window that leaves its image or has no pixels, with sample and window; another number of sizes; another ``rule`` or layout.
+        ValueError: a window that leaves its image or has no pixels, with sample and window; another number of sizes, or no list of them; another
+            ``rule`` or layout.
 
     >>> image = torch.zeros(100, 200, 3, dtype=torch.uint8)
     >>> whole, part = multi_crop(image, windows=[[0, 0, 100, 200], [10, 20, 50, 50]], sizes=[[50, 100], 32])
@@ -130,6 +131,8 @@ def multi_crop(
     check_choice(op, "rule", rule, _RULES, ValueError)
     batch, single = _as_images(op, images, device)
     axis = image_axes(op, batch)[0]
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str):
+        raise ValueError(f"{op}: sizes must be a list with the size of each window, got {sizes!r:.200}")
     targets = [as_sides(op, "each of sizes", size, MAX_SIDE) for size in sizes]
     table = _as_windows(op, windows, batch.batch_size, len(targets), single)
     _check_inside(op, table, batch.sample_shapes()[:, axis : axis + 2].numpy())

@@ -96,8 +96,12 @@ _FILES = (*_PATHS, *_CONTENTS, np.ndarray, torch.Tensor, Operand)
 
 def check_encoded(op: str, files: Batch, what: str) -> None:
     """Raise RuntimeError unless the input of a decoder is bytes."""
-    if files.dtype != torch.uint8 or files.ndim != 1:
-        raise RuntimeError(f"{op}: {what} must be uint8 with one dimension, got {files.dtype} with {files.ndim}")
+    if files.dtype == torch.uint8 and files.ndim == 1:
+        return
+    if not files.buffer.numel():  # such as []
+        raise RuntimeError(f"{op}: there are no {what}: the input is empty")
+    hint = "; these values are decoded already" if files.ndim > 1 else ""
+    raise RuntimeError(f"{op}: {what} must be uint8 with one dimension, got {files.dtype} with {files.ndim}{hint}")
 
 
 def sample_name(files: Batch, i: int) -> str:

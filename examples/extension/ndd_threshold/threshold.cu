@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of the operator in threshold.py, for the CPU and for CUDA.
+// The kernel of the operator in __init__.py, for the CPU and for CUDA.
 #include "ndd/elementwise/pointwise.h"
 #include "ndd/kernel.h"
 

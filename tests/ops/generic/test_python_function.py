@@ -167,7 +167,7 @@ class TestErrors:
         [
             (lambda x: x[:0], r"output 0 of <lambda> has the shape \(0,\), expected \(1,\)"),
             (lambda x: x.astype(np.float64), "has type f64, expected f32"),
-            (lambda x: None, "returned None, expected 1"),
+            (lambda x: None, "returned None, expected 1 output"),
             (lambda x: (x, x), "returned 2 outputs, expected 1"),
             (lambda x, y: x, "missing 1 required positional argument"),
             (lambda x: exec("raise SystemExit(3)"), "SystemExit: 3"),

@@ -341,7 +341,8 @@ def _wrong_type(call: Call, argument: Argument, value: Any) -> Exception:
     name = "float" if argument.element is Double else argument.element.__name__
     wanted = f"{name} or a sequence of them" if argument.vector else name
     kind = ValueError if isinstance(value, str) else TypeError
-    return kind(f"{call.name}: argument {argument.name!r} must be {wanted}, a Tensor or a Batch, got {value!r}")
+    hint = "; filters are numbers: ndd.types.INTERP_LINEAR and its neighbors" if argument.name == "interp_type" else ""
+    return kind(f"{call.name}: argument {argument.name!r} must be {wanted}, a Tensor or a Batch, got {value!r}{hint}")
 
 
 def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bool) -> torch.Tensor:

@@ -414,7 +414,8 @@ def _match_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
     # Only the number of dimensions is known, so that CHW without a layout passes as HWC: hence the warning below.
     layout = next((known for known in layouts if len(known) == dimensions), None)
     if layout is None:
-        raise ValueError(f"{op}: The number of dimensions {dimensions} does not match any of the allowed layouts: {', '.join(layouts)}")
+        hint = "; encoded files must be decoded first, for instance by ndd.decoders.image" if dimensions == 1 and value.dtype is torch.uint8 else ""
+        raise ValueError(f"{op}: The number of dimensions {dimensions} does not match any of the allowed layouts: {', '.join(layouts)}{hint}")
     if layout == "HWC":
         warn_about_planes(op, value)
     labeled = new_batch(value.buffer, value.ragged_shapes, layout, value.pending, value.caller_owned, value.shared_extents)

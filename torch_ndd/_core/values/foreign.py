@@ -101,7 +101,9 @@ def from_python(data: Any, wide: bool = False) -> torch.Tensor:
     elif kind in "US":
         raise RuntimeError(f"strings are not supported: a Tensor is created from numbers, not from {_shorten(data)}")
     elif kind != "b":
-        raise TypeError(f"Unexpected element type in {_shorten(data)}: a Tensor is created from numbers")
+        is_open = any(callable(getattr(value, "read", None)) for value in array.flat)
+        hint = "; of an open file, pass the contents: file.read()" if is_open else ""
+        raise TypeError(f"Unexpected element type in {_shorten(data)}: a Tensor is created from numbers{hint}")
     return _to_tensor(array)
 
 

@@ -225,7 +225,8 @@ class _Columns:
         results = returned if isinstance(returned, tuple) else (returned,)
         if count != len(results) or any(result is None for result in results):
             got = "None" if returned is None else f"{len(results)} outputs"
-            raise TypeError(f"{self.op.name} returned {got}, expected {count}" + (" (num_outputs)" if count > 1 or len(results) > 1 else ""))
+            hint = " (num_outputs)" if count > 1 or len(results) > 1 else ""
+            raise TypeError(f"{self.op.name} returned {got}, expected {count}{' output' if got == 'None' and count == 1 else ''}{hint}")
         return results
 
     def filling(self, outs: Sequence[Batch], size: int) -> tuple[int, Callable[[int], None]]:

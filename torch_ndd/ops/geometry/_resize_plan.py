@@ -416,6 +416,8 @@ def filters_of(op: str, interp_type: Any, min_filter: Any, mag_filter: Any) -> t
 
 def _filter_rows(op: str, argument: str, value: Any) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
+        if isinstance(value, str):
+            raise _unknown_filter(op, argument, value)
         return (_filter_constant if torch.compiler.is_compiling() else _cached_filter)(op, argument, int(value))
     if not torch.compiler.is_compiling():
         known = value.to(torch.float64)
@@ -436,4 +438,4 @@ _cached_filter = functools.cache(_filter_constant)
 
 
 def _unknown_filter(op: str, argument: str, value: object) -> RuntimeError:
-    return RuntimeError(f"{op}: {argument} is not one of the interpolation types 0 to 5: {value}")
+    return RuntimeError(f"{op}: {argument} is not one of the interpolation types 0 to 5 (ndd.types.INTERP_LINEAR, INTERP_CUBIC, ...): {value}")

@@ -154,6 +154,8 @@ class HuggingFaceStream:
 
 
 def _check_dataset(op: str, dataset: Any) -> None:
+    if isinstance(dataset, Mapping):
+        raise TypeError(f"{op}: dataset has several splits; choose one: dataset[{next(iter(dataset), 'train')!r}]")
     if not hasattr(dataset, "with_format") or not hasattr(dataset, "column_names"):
         raise TypeError(f"{op}: dataset must be a data set of Hugging Face datasets, got {type(dataset).__name__}")
     if getattr(dataset, "format", {}).get("type") == "custom":

@@ -266,7 +266,7 @@ def split_lists(array: Any, arrow: Any) -> tuple[np.ndarray, np.ndarray]:
         # flatten() respects the offset of a sliced array, unlike `values`.
         array = array.flatten()
     if is_bytes(array.type, arrow.types):
-        raise ValueError("lists of bytes or text are not supported")
+        raise ValueError("lists of bytes or text are not supported; columns=[...] names the columns to read")
     values, shapes = _numbers(array, arrow, sample), np.stack(extents, 1)
     if len(values) != shapes.prod(1).sum():
         raise ValueError("a column of lists is damaged")

@@ -76,9 +76,9 @@ class VideoReader(ThreadedReader):
         self._labels = None if labels is None else self._checked_labels(labels)
         self._scalar_labels = bool(options.get("scalar_labels"))
         stride = options.get("stride")
-        self._frames, self._stride, self._advance = int(sequence_length), int(stride or 1), int(options.get("step") or -1)
+        self._frames, self._stride, self._advance = int(sequence_length), 1 if stride is None else int(stride), int(options.get("step") or -1)
         if self._frames < 1 or self._stride < 1:
-            raise RuntimeError(f"{self._op}: sequence_length and stride must be positive, got {sequence_length} and {stride}")
+            raise RuntimeError(f"{self._op}: sequence_length and stride must be positive, got {self._frames} and {self._stride}")
         # By default sequences follow each other without overlap.
         if self._advance < 1:
             self._advance = self._frames * self._stride
@@ -117,6 +117,13 @@ class VideoReader(ThreadedReader):
                 columns = [np.array([span[k] for span in used], kind) for k, kind in enumerate((np.int32, np.int64, np.int64))]
             else:
                 columns = list(sequences(found, self._frames, self._advance, self._stride, self._pad_mode != "none"))
+                if found and not len(columns[0]):
+                    longest = max(found, key=lambda span: span.end - span.start)
+                    raise RuntimeError(
+                        f"{self._op}: no samples found: a sequence of sequence_length={self._frames} and stride={self._stride} needs "
+                        f'{(self._frames - 1) * self._stride + 1} frames, the longest video "{listed[longest.video].path}" has '
+                        f"{longest.end - longest.start}"
+                    )
             self._index = VideoIndex(listed, *columns)
             self._remote = any(is_url(entry.path) for entry in listed)
         return self._index.size

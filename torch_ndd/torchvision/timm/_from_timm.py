@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``from_timm``: the function of a loader for the arguments of ``timm.data.create_transform``."""
 
+import inspect
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
@@ -8,7 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..._core.context.device import DeviceLike
-from ..._core.suggestions import check_choice
+from ..._core.suggestions import check_choice, similar
 from .. import v2
 from .._translation.transform import BatchTransform
 from . import _transforms as transforms
@@ -95,7 +96,7 @@ def from_timm(
 
     Raises:
         ValueError: an unknown policy, section, mode or interpolation.
-        TypeError: an argument that ``create_transform`` does not have, or that is not supported here.
+        TypeError: an argument that ``create_transform`` does not have, or that is not supported here; a transform as the size.
 
     >>> train = from_timm(32, is_training=True, auto_augment="rand-m9-mstd0.5-inc1", re_prob=0.25, re_mode="pixel")
     >>> images = batch(torch.zeros(2, 40, 60, 3, dtype=torch.uint8), layout="HWC")
@@ -109,6 +110,11 @@ def from_timm(
     check_choice("from_timm", "train_crop_mode", train_crop_mode, get_args(TrainCropMode), ValueError)
     check_choice("from_timm", "crop_mode", crop_mode, get_args(CropMode), ValueError)
     check_choice("from_timm", "re_mode", re_mode, get_args(EraseMode), ValueError)
+    if not isinstance(input_size, int | Sequence):
+        what = (
+            "for a transform that exists, use from_torchvision" if callable(input_size) else "it is a number of pixels, or (channels, height, width)"
+        )
+        raise TypeError(f"from_timm: input_size must not be {type(input_size).__name__}; {what}")
     size = (int(input_size), int(input_size)) if isinstance(input_size, int) else (int(input_size[-2]), int(input_size[-1]))
     tensor_only = use_prefetcher or not normalize
     if is_training and not no_aug:
@@ -132,7 +138,8 @@ def _check_unsupported(arguments: Mapping[str, Any]) -> None:
     ignored = ("patch_size", "max_seq_len", "patchify_channels_last", "patchify_flatten")
     for name, value in arguments.items():
         if name not in defaults and name not in ignored:
-            raise TypeError(f"from_timm: got an unexpected keyword argument {name!r}")
+            known = [*inspect.signature(from_timm).parameters, *defaults]
+            raise TypeError(f"from_timm: got an unexpected keyword argument {name!r}{similar(name, known)}")
         if name in defaults and value != defaults[name]:
             raise TypeError(f"from_timm: {name}={value!r} is not supported; write these steps in fn with torch_ndd's operators")
 
