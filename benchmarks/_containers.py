@@ -12,9 +12,11 @@ import tarfile
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from ._other_containers import field, varint
 from ._photos import write_jpegs
 
 _SHARDS = 4
@@ -38,6 +40,7 @@ class Containers:
     sounds: list[str]
     parquet: str  # empty where pyarrow is not installed
     threads: int
+    other: Any = None  # of the kind of `_other_containers` that is measured
 
     @property
     def labels(self) -> list[int]:
@@ -145,9 +148,9 @@ def _write_tfrecord(path: Path, jpegs: list[Path]) -> Path:
     index, begin = [], 0
     with open(path, "wb") as file:
         for jpeg in jpegs:
-            label = _field(3, _field(1, _varint(int(jpeg.stem))))
-            features = (b"image", _field(1, _field(1, jpeg.read_bytes()))), (b"label", label)
-            message = _field(1, b"".join(_field(1, _field(1, key) + _field(2, value)) for key, value in features))
+            label = field(3, field(1, varint(int(jpeg.stem))))
+            features = (b"image", field(1, field(1, jpeg.read_bytes()))), (b"label", label)
+            message = field(1, b"".join(field(1, field(1, key) + field(2, value)) for key, value in features))
             length = struct.pack("<Q", len(message))
             record = length + _masked_crc(length) + message + bytes(4)  # no reader looks at the checksum of the message
             file.write(record)
@@ -155,18 +158,6 @@ def _write_tfrecord(path: Path, jpegs: list[Path]) -> Path:
             begin += len(record)
     path.with_suffix(".tfidx").write_text("".join(index))
     return path
-
-
-def _varint(number: int) -> bytes:
-    encoded = bytearray()
-    while number > 127:
-        encoded.append(number & 127 | 128)
-        number >>= 7
-    return bytes([*encoded, number])
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
 
 
 def _masked_crc(data: bytes) -> bytes:

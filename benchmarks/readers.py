@@ -2,7 +2,8 @@
 """Reading alone: batches of 64 samples from files and containers that the system has in memory, and decoding JPEGs alone. NemoAsr decodes as well.
 
 For each kind of data the competitors take turns, as in the main job. A DataLoader has a data set written with what its users have: ``open``,
-``numpy.load``, pycocotools, soundfile, pyarrow. Everybody gets the index files, and the best of its numbers of workers counts.
+``numpy.load``, pycocotools, soundfile, pyarrow, lmdb, torchcodec, astropy. Everybody gets the index files, and the best of its numbers of workers
+counts.
 """
 
 from __future__ import annotations
@@ -26,13 +27,15 @@ from rich.table import Table
 from . import _rounds
 from ._containers import Containers, write_containers
 from ._loaders import BATCH, DALI, LIMIT, SUBJECT, Job, decode_only
+from ._other_containers import OTHERS, write_other
+from ._other_readers import NEEDS, other_competitors
 from ._process import Handler, is_installed, limit_threads, running
 from ._report import color
 
 Batches = Iterator[Any]
 
-KINDS = ("File", "Webdataset", "TFRecord", "Numpy", "COCO", "NemoAsr", "Parquet", "decode")
-_NEEDS = {"NemoAsr": "soundfile", "Parquet": "pyarrow"}
+KINDS = ("File", "Webdataset", "TFRecord", "Numpy", "COCO", "NemoAsr", "Parquet", *OTHERS, "decode")
+_NEEDS = {"NemoAsr": "soundfile", "Parquet": "pyarrow", **NEEDS}
 # An epoch is so many passes over the data: its end plays no part.
 _PASSES = 50
 _DISCARD = 12
@@ -190,6 +193,8 @@ def _limit(kind: str, data: Containers) -> Batches:
 
 def _competitors(kind: str, threads: int) -> dict[str, tuple[str, Callable[..., Batches], dict[str, Any]]]:
     """By name: the module that it needs, the stream, its arguments."""
+    if kind in OTHERS:
+        return other_competitors(kind, threads)
     found: dict[str, tuple[str, Callable[..., Batches], dict[str, Any]]] = {
         SUBJECT: ("torch_ndd", run_imperative, {"module": "torch_ndd"}),
     }
@@ -225,6 +230,8 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
                 continue
             if kind in _NEEDS and not is_installed(_NEEDS[kind]):
                 continue
+            if kind in OTHERS:
+                data.other = write_other(kind, folder / kind, data.jpegs)
             chosen = {name: competitor for name, competitor in _competitors(kind, options.threads).items() if is_installed(competitor[0])}
             processes = {name: (handler, (stream, kind, data, arguments)) for name, (_, stream, arguments) in chosen.items()}
             with running(processes) as (peers, errors):

@@ -2,6 +2,7 @@
 """The input of decoders: contents, paths, URLs, or lists of these."""
 
 import os
+import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Concatenate, Literal, overload
 
@@ -14,11 +15,12 @@ from .._core.operators.signatures import OfFiles, P, PairOfFiles
 from .._core.values.batch import Batch, batch
 from .._core.values.operand import Operand
 from .._core.values.tensor import Tensor, as_tensor
-from ..io._urls import is_url
+from ..io._urls import Range, is_url
 from ..io.file import read
 
 _PATHS = (str, os.PathLike)
 _CONTENTS = (bytes, bytearray, memoryview)
+_RANGE = struct.Struct("<qq")
 
 
 class decoder(operator):
@@ -75,19 +77,39 @@ def contents_of(data: Any) -> Tensor | Batch | None:
     return batch([contents_of(file) if isinstance(file, _PATHS + _CONTENTS) else as_tensor(file) for file in data])
 
 
-def paths_or_contents(data: Any) -> Tensor | Batch | None:
-    """Return the paths of local files as they are, for a decoder that reads only parts of them; else what :func:`contents_of` returns.
+def places_or_contents(data: Any) -> Tensor | Batch | None:
+    """Return the places of files, or of URLs, for a decoder that reads only parts of them; else what :func:`contents_of` returns.
 
-    >>> paths_or_contents("a.wav").holds_paths, paths_or_contents(b"abc").holds_paths
+    >>> places_or_contents("a.wav").holds_places, places_or_contents(b"abc").holds_places
     (True, False)
     """
     paths = data if isinstance(data, list | tuple) else [data]
-    is_local = all(isinstance(path, _PATHS) and not is_url(os.fsdecode(path)) for path in paths)
-    if not paths or not is_local or torch.compiler.is_compiling():
+    # All of one kind: the decoder opens local files itself.
+    kinds = {is_url(os.fsdecode(path)) if isinstance(path, _PATHS) else None for path in paths}
+    if kinds not in ({True}, {False}) or torch.compiler.is_compiling():
         return contents_of(data)
-    found = path_bytes(data) if paths is not data else batch([path_bytes(path) for path in paths])
+    return place(paths[0]) if paths is not data else _mark_places(batch([_place_bytes(path, 0, -1) for path in paths]), paths)
+
+
+def place(path: str | os.PathLike[str], begin: int = 0, length: int = -1) -> Tensor:
+    """Return the place of a file, or of a range of it (negative length: its rest), as input of a decoder that reads only parts."""
+    return _mark_places(_place_bytes(path, begin, length), [path])
+
+
+def places(found: Batch) -> list[Range]:
+    """Return the places that a batch of them holds."""
+    rows = [bytes(row.buffer.numpy()) for row in found]
+    return [Range(os.fsdecode(row[_RANGE.size :]), *_RANGE.unpack_from(row)) for row in rows]
+
+
+def _place_bytes(path: str | os.PathLike[str], begin: int, length: int) -> Tensor:
+    # The form that the kernel takes: see open_sound() in csrc/decoders/audio.
+    return as_tensor(np.frombuffer(bytearray(_RANGE.pack(begin, length) + os.fsencode(path)), np.uint8))
+
+
+def _mark_places(found: Any, paths: Sequence[str | os.PathLike[str]]) -> Any:
     found.sources = tuple(os.fsdecode(path) for path in paths)
-    found.holds_paths, found.caller_owned = True, False  # no other reference to the memory exists
+    found.holds_places, found.caller_owned = True, False  # no other reference to the memory exists
     return found
 
 

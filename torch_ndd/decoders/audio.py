@@ -2,6 +2,7 @@
 """Decoding audio files."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,17 +11,20 @@ import torch
 from .._core import native
 from .._core.operators.operator import DeviceLike, Double, ShapeArg, T, launch
 from .._core.process.limits import max_sample_bytes as checked_limit
-from .._core.values.batch import Batch, empty_packed, new_batch
+from .._core.values.batch import Batch, as_batch, empty_packed, new_batch
 from .._core.values.dispatch import submit
+from .._core.values.tensor import Tensor, as_tensor
+from ..io._urls import is_url, reason_of
 from ._exported import load_codecs
-from ._files import check_encoded, decoder, paths_or_contents
+from ._files import check_encoded, decoder, places, places_or_contents
+from ._remote_sounds import Part, RemoteSound, fetch_parts
 from ._sndfile import load
 
 _shapes = native.kernel("audio_shapes", writes=(-1,))
 _DTYPES = (torch.float32, torch.int16, torch.int32)
 
 
-@decoder(name="decoders.audio", fills=(-2,), converts=paths_or_contents)
+@decoder(name="decoders.audio", fills=(-2,), converts=places_or_contents)
 def audio(
     input: T,
     /,
@@ -44,7 +48,8 @@ def audio(
     Args:
         input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch. Of a local path only what
             the part needs is read: the headers, what a search looks at, and the bytes of the part. An MP3 is read up to the end of the part, one
-            without a length in its header to its end; the content of a URL is fetched whole.
+            without a length in its header to its end. So it is with a list of URLs, whose parts are fetched at the call in several requests each; a
+            server without ranges sends the whole file, as it does for lists of URLs and paths or contents.
         downmix: average the channels; the result is (frames,).
         start, duration: the part to decode, in seconds; by default the whole sound. It equals the slice of the whole result from frame
             ``floor(start * rate)`` on, with ``floor(duration * rate)`` frames or as many as there are, at the rate of the result. WAV, FLAC, AIFF and
@@ -85,14 +90,25 @@ def audio(
     check_encoded(op, files, "encoded sounds")
     if on_error not in ("empty", "raise"):
         raise ValueError(f'{op}: on_error must be "empty" or "raise", got {on_error!r}')
-    are_paths = files.holds_paths
-    files = load_codecs(files, "sounds")
     wanted = _wanted_rates(op, sample_rate, files.batch_size)
     starts, durations = (_one_per_file(value, files.batch_size) for value in (start, math.inf if duration is None else duration))
+    load()
+    max_bytes = checked_limit(op, max_sample_bytes)
+    if files.holds_places and any(map(is_url, files.sources)):
+        files = _fetch(
+            op,
+            files,
+            [
+                Part(*numbers, bool(downmix), dtype, float(quality), max_bytes)
+                for numbers in zip(starts.tolist(), durations.tolist(), wanted.tolist(), strict=True)
+            ],
+        )
+    are_places = files.holds_places
+    files = load_codecs(files, "sounds")
     # Frames, channels and rate of each file, from its header, and the number of the opened file.
     table = torch.empty((files.batch_size, 4), dtype=torch.int64)
-    limits = (on_error == "raise", bool(downmix), dtype.itemsize, checked_limit(op, max_sample_bytes), True)
-    arguments = (files.buffer, files.ragged_shapes, op, are_paths, wanted, starts, durations, *limits, table)
+    limits = (on_error == "raise", bool(downmix), dtype.itemsize, max_bytes, True)
+    arguments = (files.buffer, files.ragged_shapes, op, are_places, wanted, starts, durations, *limits, table)
     if torch.compiler.is_compiling():
         _shapes(*arguments)
     else:
@@ -103,7 +119,8 @@ def audio(
     out.sources = files.sources
     return launch(
         out,
-        [op, are_paths, rates, starts, durations, bool(downmix), float(quality), table[:, 3].contiguous()],
+        [op, are_places, rates, starts, durations, bool(downmix), float(quality), table[:, 3].contiguous()],
+        inputs=(files,),
         also=(new_batch(rates.to(torch.float32)),),
     )
 
@@ -118,7 +135,7 @@ def lengths(files: Batch, max_bytes: int) -> tuple[np.ndarray, np.ndarray]:
         files.wait(),
         files.ragged_shapes,
         "decoders.audio",
-        files.holds_paths,
+        files.holds_places,
         zeros,
         zeros,
         forever,
@@ -131,6 +148,36 @@ def lengths(files: Batch, max_bytes: int) -> tuple[np.ndarray, np.ndarray]:
     )
     submit(_shapes, arguments, [], True, files.sources)
     return table[:, 0].numpy(), table[:, 2].numpy().astype(np.float64)
+
+
+def _fetch(op: str, files: Batch, parts: Sequence[Part]) -> Batch:
+    """Return the contents of files at URLs, as far as their parts need them; the rest is zeros."""
+    found = places(files)
+    sounds = [RemoteSound(each) for each in found]
+    for k, error in sorted(fetch_parts(sounds, parts).items()):
+        reason = reason_of(error).removeprefix(found[k].path + ": ")
+        raise RuntimeError(f"{op}: sample {k} ({found[k].path}): cannot be read: {reason}") from None
+    contents = as_batch([sound.contents() for sound in sounds])
+    contents.sources, contents.caller_owned = files.sources, False
+    return contents
+
+
+def fetch_sound(
+    sound: RemoteSound,
+    start: float = 0.0,
+    duration: float = math.inf,
+    sample_rate: float = 0.0,
+    downmix: bool = False,
+    dtype: torch.dtype = torch.float32,
+    quality: float = 50.0,
+    max_sample_bytes: int | None = None,
+) -> Tensor:
+    """Fetch what :func:`audio` needs of a sound, and return its bytes, which are zeros elsewhere. Raise OSError if it cannot be read."""
+    load()
+    part = Part(start, duration, sample_rate, downmix, dtype, quality, checked_limit("decoders.audio", max_sample_bytes))
+    for error in fetch_parts([sound], [part]).values():
+        raise OSError(0, reason_of(error)) from None
+    return as_tensor(sound.contents())
 
 
 def _wanted_rates(op: str, rate: Any, count: int) -> torch.Tensor:

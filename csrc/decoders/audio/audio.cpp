@@ -7,12 +7,14 @@
 #include "ndd/elementwise/saturate.h"
 #include "ndd/error.h"
 #include "ndd/kernel.h"
+#include "ndd/python_interface.h"
 #include "ndd/resample/sinc_filter.h"
 #include "ndd/samples.h"
 #include "ndd/stream/stream.h"
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
@@ -26,11 +28,16 @@ int64_t resampled_length(int64_t length, double in_rate, double out_rate) {
   return in_rate == out_rate ? length : static_cast<int64_t>(std::ceil(static_cast<double>(length) * out_rate / in_rate));
 }
 
-// Opens sample i, which has the contents of a file or its path.
-std::unique_ptr<OpenedSound> open_sound(const Samples& files, bool are_paths, int64_t i) {
+// Opens sample i, which has the contents of a file or its place: two int64, where the sound begins in the file and how many bytes it has (negative: the
+// rest), then the path.
+std::unique_ptr<OpenedSound> open_sound(const Samples& files, bool are_places, int64_t i) {
   const auto size = static_cast<size_t>(files.volume(i));
-  if (are_paths) return std::make_unique<OpenedSound>(std::string(static_cast<const char*>(files.data(i)), size));
-  return std::make_unique<OpenedSound>(static_cast<const uint8_t*>(files.data(i)), size);
+  const auto* bytes = static_cast<const char*>(files.data(i));
+  if (!are_places) return std::make_unique<OpenedSound>(reinterpret_cast<const uint8_t*>(bytes), size);
+  int64_t range[2];
+  if (size < sizeof range) fail("the place of a file has ", size, " bytes");
+  std::memcpy(range, bytes, sizeof range);
+  return std::make_unique<OpenedSound>(std::string(bytes + sizeof range, size - sizeof range), range[0], range[1]);
 }
 
 // The rates (0 for the file's own), and the beginnings and lengths in seconds of the parts to decode.
@@ -66,7 +73,7 @@ void check_seconds(const char* name, double seconds) {
 
 // Fills `out` (N, 4) with frames and channels of each result, the sampling rate of the file, and the number of the opened sound, or 0 without `keep`. A
 // sound must not have more than `max_bytes` bytes, neither as stored nor after resampling, because both buffers exist while it is decoded.
-void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, bool are_paths, const Tensor& rates, const Tensor& starts,
+void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, bool are_places, const Tensor& rates, const Tensor& starts,
                   const Tensor& durations, bool must_begin, bool mix, int64_t item_bytes, int64_t max_bytes, bool keep, const Tensor& out) {
   const Samples files(input, input_shapes);
   const Wanted wanted{Args<double>(rates), Args<double>(starts), Args<double>(durations)};
@@ -81,7 +88,7 @@ void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
       check_seconds("start", start);
       check_seconds("duration", duration);
       // Opening reads the headers only, unless the length is unknown.
-      auto sound = open_sound(files, are_paths, i);
+      auto sound = open_sound(files, are_places, i);
       const AudioFile& file = sound->file;
       const double own = file.rate(), rate = wanted.rates(i) > 0 ? wanted.rates(i) : own;
       check_rate(rate);
@@ -99,7 +106,7 @@ void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::str
       check_sample("a sound of " + std::to_string(part.count) + " frames of " + std::to_string(file.channels()) + " channels at " +
                        std::to_string(std::llround(rate)) + " Hz has",
                    samples * static_cast<double>(item_bytes), max_bytes);
-      row[3] = keep && part.count > 0 ? keep_sound(std::move(sound), files.data(i), files.volume(i), are_paths) : 0;
+      row[3] = keep && part.count > 0 ? keep_sound(std::move(sound), files.data(i), files.volume(i), are_places) : 0;
     });
   }
 }
@@ -175,7 +182,7 @@ void decode(AudioFile& file, bool mix, double rate, double quality, Part part, T
 
 // `rates` (N) are the rates of the result, `opened` (N) the numbers of sounds that audio_shapes() has opened. Others are opened again; one that no longer
 // fits its output, because its memory belongs to the caller and may have changed, is an error.
-void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, bool are_paths, const Tensor& rates, const Tensor& starts,
+void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, bool are_places, const Tensor& rates, const Tensor& starts,
                   const Tensor& durations, bool mix, double quality, const Tensor& opened, const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), sounds(out, out_shapes);
   const Wanted wanted{Args<double>(rates), Args<double>(starts), Args<double>(durations)};
@@ -188,8 +195,8 @@ void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::str
   const double cost = 5 * sounds.mean_volume();  // nanoseconds; FLAC decodes 200 million samples per second
   launch_cpu(op, files.size(), cost, {input, out}, [=](int64_t i) {
     for_sample(op, i, [&] {
-      auto sound = take_sound(static_cast<const int64_t*>(opened.data_ptr())[i], files.data(i), files.volume(i), are_paths);
-      if (!sound) sound = open_sound(files, are_paths, i);
+      auto sound = take_sound(static_cast<const int64_t*>(opened.data_ptr())[i], files.data(i), files.volume(i), are_places);
+      if (!sound) sound = open_sound(files, are_places, i);
       AudioFile& file = sound->file;
       const double rate = wanted.rates(i), start = wanted.starts(i), duration = wanted.durations(i);
       check_rate(rate);
@@ -210,9 +217,48 @@ void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::str
   });
 }
 
+// Decodes a part as decode_audio() does, and discards it. Returns the bytes that are missing; `place` gets the part in the frames of the file, and their
+// number, if the file could be opened. Errors are not reported: where no bytes are missing, decoding raises them with the operator and the sample.
+template <class T>
+SoundBytes::Missing find_missing(SoundBytes& bytes, bool mix, double rate, double quality, double start, double duration, int64_t max_bytes,
+                                 int64_t* place) {
+  try {
+    AudioFile file(bytes);
+    const double own = file.rate(), wanted = rate > 0 ? rate : own;
+    check_rate(wanted);
+    const Part part = part_of(file, wanted, start, duration);
+    const auto scale = own / wanted;
+    place[0] = static_cast<int64_t>(static_cast<double>(part.begin) * scale);
+    place[1] = static_cast<int64_t>(static_cast<double>(part.count) * scale);
+    place[2] = file.frames();
+    const double samples = static_cast<double>(part.count) * static_cast<double>(file.channels()) * std::max(scale, 1.0);
+    if (part.count > 0 && samples * sizeof(T) <= static_cast<double>(max_bytes)) {
+      const std::unique_ptr<T[]> out(new T[part.count * file.channels()]);
+      decode(file, mix, wanted, quality, part, out.get());
+    }
+  } catch (const std::exception&) {
+  }
+  return bytes.missing();
+}
+
 }  // namespace
 
 NDD_KERNEL(audio_shapes, CPU, audio_shapes)
 NDD_KERNEL(decoders_audio, CPU, decode_audio)
 
 }  // namespace ndd
+
+// Returns whether decoding a part of a sound needs bytes that are not there: only blocks of `block` bytes with a mark are. `found` gets begin and end of
+// the first such bytes; the first frame of the part, and how many frames the part and the file have, or zeros if the file could not be opened.
+NDD_EXPORT(release, bool, ndd_sound_missing,
+           (const void* data, int64_t size, const void* marks, int64_t block, int64_t item_bytes, bool is_float, bool mix, double rate,
+            double quality, double start, double duration, int64_t max_bytes, int64_t* found)) {
+  using namespace ndd;
+  SoundBytes bytes(static_cast<const uint8_t*>(data), static_cast<size_t>(size), static_cast<const uint8_t*>(marks), static_cast<size_t>(block));
+  std::fill(found, found + 5, 0);
+  const auto find = is_float ? find_missing<float> : item_bytes == 2 ? find_missing<int16_t> : find_missing<int32_t>;
+  const auto missing = find(bytes, mix, rate, quality, start, duration, max_bytes, found + 2);
+  found[0] = missing.begin;
+  found[1] = missing.end;
+  return missing.end > 0;
+}

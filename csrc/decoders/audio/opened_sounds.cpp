@@ -15,9 +15,9 @@ constexpr size_t kMaxOpened = 64;
 
 struct Kept {
   int64_t number;
-  const void* contents;  // null for a path
+  const void* contents;  // null for a place
   int64_t size;
-  std::string path;
+  std::string place;
   std::unique_ptr<OpenedSound> sound;
 };
 
@@ -33,14 +33,14 @@ Sounds& sounds() {
   return *all;
 }
 
-std::string path_of(const void* source, int64_t size, bool is_path) {
-  return is_path ? std::string(static_cast<const char*>(source), static_cast<size_t>(size)) : std::string();
+std::string place_of(const void* source, int64_t size, bool is_place) {
+  return is_place ? std::string(static_cast<const char*>(source), static_cast<size_t>(size)) : std::string();
 }
 
 }  // namespace
 
-int64_t keep_sound(std::unique_ptr<OpenedSound> sound, const void* source, int64_t size, bool is_path) {
-  Kept entry{0, is_path ? nullptr : source, size, path_of(source, size, is_path), std::move(sound)};
+int64_t keep_sound(std::unique_ptr<OpenedSound> sound, const void* source, int64_t size, bool is_place) {
+  Kept entry{0, is_place ? nullptr : source, size, place_of(source, size, is_place), std::move(sound)};
   Kept surplus{};  // closed after the lock is released
   auto& [mutex, kept, next] = sounds();
   const std::lock_guard<ForkMutex> lock(mutex);
@@ -53,14 +53,14 @@ int64_t keep_sound(std::unique_ptr<OpenedSound> sound, const void* source, int64
   return number;
 }
 
-std::unique_ptr<OpenedSound> take_sound(int64_t number, const void* source, int64_t size, bool is_path) {
-  const std::string path = path_of(source, size, is_path);
+std::unique_ptr<OpenedSound> take_sound(int64_t number, const void* source, int64_t size, bool is_place) {
+  const std::string place = place_of(source, size, is_place);
   auto& [mutex, kept, next] = sounds();
   const std::lock_guard<ForkMutex> lock(mutex);
   for (auto entry = kept.begin(); entry != kept.end(); ++entry) {
     if (entry->number != number) continue;
     // The contents that were opened are those of this call if they are at the same place.
-    if (entry->contents != (is_path ? nullptr : source) || entry->size != size || entry->path != path) return nullptr;
+    if (entry->contents != (is_place ? nullptr : source) || entry->size != size || entry->place != place) return nullptr;
     auto sound = std::move(entry->sound);
     kept.erase(entry);
     return sound;

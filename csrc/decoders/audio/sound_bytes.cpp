@@ -20,7 +20,7 @@ constexpr size_t kMaxAhead = 4 * kBlock;
 
 // The address space of the whole file is reserved, so that decoders see it as contiguous memory; only pages that are written take memory. The file itself
 // is not mapped: reading a mapped file that was truncated meanwhile would end the process.
-SoundBytes::SoundBytes(const std::string& path) : data_(nullptr), size_(0) {
+SoundBytes::SoundBytes(const std::string& path, int64_t begin, int64_t length) : data_(nullptr), size_(0), origin_(begin) {
   // The system would open the file whose name ends at the zero byte.
   if (path.find('\0') != std::string::npos) fail("cannot be read: there is a zero byte in its path");
   try {
@@ -28,7 +28,11 @@ SoundBytes::SoundBytes(const std::string& path) : data_(nullptr), size_(0) {
   } catch (const Error& error) {
     fail("cannot be read: ", error.what());
   }
-  size_ = static_cast<size_t>(file_->size());
+  const int64_t size = file_->size();
+  if (begin < 0 || begin > size || length > size - begin) {
+    fail("cannot be read: the file has ", size, " bytes, this part ends at byte ", begin + std::max<int64_t>(0, length));
+  }
+  size_ = static_cast<size_t>(length < 0 ? size - begin : length);
   if (size_ == 0) return;
   loaded_.resize((size_ - 1) / kBlock + 1);  // first: nothing may throw while only this constructor knows of the mapping
   void* memory = mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -41,11 +45,24 @@ SoundBytes::~SoundBytes() {
 }
 
 void SoundBytes::read(uint8_t* out, size_t begin, size_t end) const {
-  file_->read(reinterpret_cast<char*>(out), static_cast<int64_t>(begin), static_cast<int64_t>(end - begin));
+  file_->read(reinterpret_cast<char*>(out), origin_ + static_cast<int64_t>(begin), static_cast<int64_t>(end - begin));
 }
 
 // Returns how many bytes to read at least from a position on.
 size_t SoundBytes::count_ahead(size_t begin) { return ahead_ = begin == next_ && begin > 0 ? std::min(2 * ahead_, kMaxAhead) : kBlock; }
+
+// Notes the first range of which a block is missing.
+bool SoundBytes::is_marked(size_t begin, size_t end) {
+  if (begin >= end) return true;
+  for (size_t block = begin / marked_block_; block <= (end - 1) / marked_block_; ++block) {
+    if (marks_[block]) continue;
+    if (missing_.end == 0) missing_ = {static_cast<int64_t>(std::max(begin, block * marked_block_)), static_cast<int64_t>(end)};
+    return false;
+  }
+  return true;
+}
+
+void SoundBytes::fail_missing() { fail("these bytes are not there yet"); }
 
 void SoundBytes::load_blocks(size_t begin, size_t end) {
   if (begin >= end) return;
@@ -68,11 +85,12 @@ void SoundBytes::load_blocks(size_t begin, size_t end) {
 
 // Through a window that the C library's allocator reuses: fresh pages of the reserved memory cost three times the copy.
 bool SoundBytes::copy(size_t begin, size_t end, uint8_t* out) noexcept {
-  if (!file_) {
-    std::memcpy(out, data_ + begin, end - begin);
-    return true;
-  }
   try {
+    if (marks_ && !is_marked(begin, end)) fail_missing();
+    if (!file_) {
+      std::memcpy(out, data_ + begin, end - begin);
+      return true;
+    }
     while (begin < end) {
       if (begin < window_begin_ || begin >= window_begin_ + window_.size()) {
         const size_t first = begin / kBlock * kBlock;

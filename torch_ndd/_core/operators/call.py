@@ -389,7 +389,7 @@ def _to_batch(call: Call, value: Operand, target: torch.device, copies: bool) ->
         batch = new_batch(values[None], None, value._layout)
     if value.sources is not UNKNOWN and not call.compiling:
         batch.sources = tuple(value.sources) * call.batch_size
-        batch.holds_paths = value.holds_paths
+        batch.holds_places = value.holds_places
     batch.pending = value.pending
     return batch
 

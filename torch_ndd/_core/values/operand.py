@@ -55,7 +55,7 @@ class Operand:
     caller_owned: bool
     _sample: int = SAME_SAMPLE  # the index of this sample in the pending work, or which of its samples it has
     sources: Sequence[str] = UNKNOWN  # of each sample
-    holds_paths: bool = False  # the bytes are paths of local files, which the operator opens itself
+    holds_places: bool = False  # the bytes are places of files, which the operator opens itself
     failures: Failures | None = None  # of the decoder that returned this
     _row: TorchTensor | None = None  # of a number in arithmetic: its value as a batch of one sample
     _on_gpus: Mapping[torch.device, "Operand"] = MappingProxyType({})  # copies of such a number

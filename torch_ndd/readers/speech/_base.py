@@ -19,8 +19,10 @@ from ..._core.optional import import_optional
 from ..._core.process.files import check_regular
 from ..._core.values.batch import Batch
 from ..._core.values.tensor import Tensor, as_tensor
-from ...decoders.audio import audio, lengths
-from ...io._urls import is_url, read_all
+from ...decoders._files import place
+from ...decoders._remote_sounds import RemoteSound
+from ...decoders.audio import audio, fetch_sound, lengths
+from ...io._urls import Range, is_url
 from .._options import DecodingOptions
 from .._ranges.ranges import Ranges, pack_paths
 from .._ranges.remote import ranges_of
@@ -28,10 +30,6 @@ from .._threads import Array, ThreadedReader, pack_samples
 from ._table import SoundTable
 
 _DTYPES = (torch.float32, torch.int16, torch.int32)
-
-# Uncompressed float32 stereo at 48 kHz. A file with more bytes per requested second is sought, not read to its end.
-_BYTES_PER_SECOND = 48000 * 2 * 4
-_HEADER_BYTES = 64 << 10
 
 
 class SpeechReader(ThreadedReader):
@@ -150,7 +148,7 @@ class SpeechReader(ThreadedReader):
                 continue
             with suppress(OSError):  # reading it raises the error
                 # A file much larger than its part needs: seek in it instead of reading it to its end.
-                if os.stat(path).st_size > max(sounds.durations[sample], 0) * _BYTES_PER_SECOND + _HEADER_BYTES:
+                if sounds.is_long(os.stat(path).st_size, max(sounds.durations[sample], 0)):
                     sounds.is_part[sample] = SoundTable.YES
         return (sounds.is_part[samples] == SoundTable.YES) | (sounds.file[samples] < 0)
 
@@ -212,21 +210,20 @@ class SpeechReader(ThreadedReader):
         if table.file[sample] < 0:
             raise RuntimeError(table.reasons[sample])
         path = table.path(sample)
-        file: Tensor | str
-        if self._members is not None:
-            file = self._contents(np.array([sample])).nth(0)
-        elif is_url(path):
-            file = as_tensor(np.frombuffer(read_all(path), np.uint8))  # a single request
+        file: Tensor | RemoteSound
+        # Only the bytes of the part are read.
+        if is_url(path):
+            file = RemoteSound(Range(path, int(table.begin[sample]), int(table.length[sample])))
         else:
             check_regular(path)
-            file = path  # of which only the part is read
+            file = place(path, int(table.begin[sample]), int(table.length[sample]))
         duration = float(table.durations[sample])
         try:
             sound = self._sound(file, float(table.offsets[sample]), np.inf if duration < 0 else duration)
         except RuntimeError as error:
             # The reader names itself and the sample.
-            named = f" ({file})" if isinstance(file, str) else ""
-            raise RuntimeError(str(error).removeprefix(f"decoders.audio: sample 0{named}: ")) from None
+            text = str(error).removeprefix("decoders.audio: sample 0").removeprefix(f" ({path})").removeprefix(": ")
+            raise RuntimeError(text) from None
         return self._finish_sound(sample, *sound)
 
     def _decode_samples(self, samples: np.ndarray, rate: int) -> torch.Tensor:
@@ -237,15 +234,18 @@ class SpeechReader(ThreadedReader):
         sound, _ = audio(as_tensor(np.frombuffer(wav.getvalue(), np.uint8)), **self._decoding())
         return sound.torch()
 
-    def _sound(self, file: Tensor | str, offset: float, duration: float) -> tuple[torch.Tensor, float]:
+    def _sound(self, file: "Tensor | RemoteSound", offset: float, duration: float) -> tuple[torch.Tensor, float]:
         """Return samples and sampling rate of a part of a file."""
         part: dict[str, Any] = {"start": max(offset, 0.0), "duration": duration}
         # Nothing is decoded for the rate in the header.
-        if self._rate > 0 and (rate := audio(file, duration=0.0)[1].item()) != self._rate:
-            samples, _ = audio(file, **part, max_sample_bytes=self._max_sample_bytes)
+        if self._rate > 0 and (rate := self._part(file, duration=0.0)[1].item()) != self._rate:
+            samples, _ = self._part(file, **part, max_sample_bytes=self._max_sample_bytes)
             return self._decode_samples(samples.torch().numpy(), int(rate)), rate
-        sound, rate = audio(file, **part, **self._decoding())
+        sound, rate = self._part(file, **part, **self._decoding())
         return sound.torch(), rate.item()
+
+    def _part(self, file: "Tensor | RemoteSound", **part: Any) -> tuple[Tensor, Tensor]:
+        return audio(file if isinstance(file, Tensor) else fetch_sound(file, **part), **part)
 
 
 class Request(NamedTuple):

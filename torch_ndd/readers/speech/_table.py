@@ -4,11 +4,16 @@
 import os
 from array import array
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from ...io._urls import is_url
 from .._ranges.ranges import pack_paths
+
+# Uncompressed float32 stereo at 48 kHz. A file with more bytes per requested second is sought, not read to its end.
+_BYTES_PER_SECOND = 48000 * 2 * 4
+_HEADER_BYTES = 64 << 10
 
 
 class Texts:
@@ -71,10 +76,17 @@ class SoundTable:
         self._known = {}
         self.has_urls = any(map(is_url, self._folders)) or b"://" in self._paths
         self.has_members = bool((self.length >= 0).any())
-        # Members of archives are read whole: their bytes are fetched anyway.
-        can_be_sought = (self.length < 0) & (self.file >= 0)
-        self.is_part = np.where((self.offsets > 0) & can_be_sought, self.YES, np.where((self.durations < 0) | ~can_be_sought, self.NO, self.UNKNOWN))
-        self.is_part = self.is_part.astype(np.int8)
+        is_file = (self.length < 0) & (self.file >= 0)
+        self.is_part = np.where((self.offsets > 0) & is_file, self.YES, np.where((self.durations < 0) | ~is_file, self.NO, self.UNKNOWN)).astype(
+            np.int8
+        )
+        # Members of archives, whose sizes are known: entries of a small one share its bytes.
+        self.is_part[self.is_long(self.length, self.durations)] = self.YES
+
+    @staticmethod
+    def is_long(size: Any, duration: Any) -> Any:
+        """Return whether a sound of so many bytes is much longer than its part, so that it is sought, not read to its end."""
+        return (duration >= 0) & (size > np.maximum(duration, 0) * _BYTES_PER_SECOND + _HEADER_BYTES)
 
     def files(self) -> list[str]:
         """Return the paths of all files, by number."""

@@ -37,7 +37,8 @@ class NemoAsr(SpeechReader):
 
     With ``tar_paths`` the files are in tar archives. An entry belongs to the file with the same name without folder and extension, in the archive
     with its ``shard_id`` if it has one; files without an entry are left out, and an entry without a file is a sample that cannot be read
-    (``on_error``). Entries of the same file in a batch share its bytes. A manifest for each archive, in the same order, is that of its files.
+    (``on_error``). Entries of the same file in a batch share its bytes; of one that is much longer than its entry only a part is read. A manifest for
+    each archive, in the same order, is that of its files.
 
     Outputs: the audio, (frames,), or (frames, channels) without ``downmix``; the sampling rate of the file in Hz, float32 scalar; the text, UTF-8 as
         uint8 (length,); with ``read_idxs`` the index of the entry among those of its manifest that were kept, int64 (1,).
