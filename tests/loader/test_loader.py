@@ -392,7 +392,7 @@ def test_it_runs_ahead_within_its_bounds(images: list[Path]) -> None:
 
 
 def in_new_thread(function: Callable[[], T]) -> T:
-    """Call ``function`` where nobody has called ``set_seed``, which a fixture does in the main thread."""
+    """Call ``function`` in a thread without a seed: a fixture sets that of the main thread."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(function).result()
 
@@ -402,7 +402,7 @@ def seed_of(**options: Any) -> int:
 
 
 def test_ranks_agree_on_a_seed() -> None:
-    """They have the same state without telling each other their seeds."""
+    """They have the same state without communication."""
     for options in ({"batch_size": 2}, {"batches": ndd.batches.Packed(3, [1] * 6)}):
         assert seed_of(shard_id=0, num_shards=2, **options) == seed_of(shard_id=1, num_shards=2, **options), options
 

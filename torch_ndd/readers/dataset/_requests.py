@@ -31,7 +31,7 @@ class Result(NamedTuple):
 class Pace:
     """Whether items are so quick that one thread should read them.
 
-    Only a batch that one thread has read tells: several threads may be quick together because they wait at the same time. So one batch is tried,
+    Only a batch of one thread shows it: several threads may be quick together because they wait at the same time. So one batch is tried,
     and if its items were slow, the next trial comes after twice as many batches as the one before.
     """
 
@@ -59,7 +59,7 @@ class ItemRequest:
     Args:
         reads: a function for each item.
         pool: the threads.
-        pace: of such items, to choose how many threads take part, and to be updated; by default all of the pool do.
+        pace: of such items, which decides how many threads read and is updated; by default all of the pool read.
         activity: measures the threads while they read.
     """
 

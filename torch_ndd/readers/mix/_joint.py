@@ -42,7 +42,7 @@ class JointItems:
 
     def __init__(self, readers: Sequence[Dataset]) -> None:
         self._readers = readers
-        # All processes take part, however quick the items are.
+        # All processes are used, however quick the items are.
         self._pace = Pace() if all(reader._context is None for reader in readers) else None
 
     def start(self, which: np.ndarray, numbers: np.ndarray) -> tuple[int, list[Callable[[], Any]]]:
