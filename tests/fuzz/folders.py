@@ -26,8 +26,8 @@ def _damage_cuts(content: bytes, draw: random.Random) -> bytes:
     return draw.choice((damaged, damaged, damaged[:-9], damaged + content, damaged + b"\x1f\x8b"))
 
 
-def _data_set(kind: str, folder: Path) -> Callable[[str], Read]:
-    """Write a data set to a folder; return a function of ``on_error`` that returns its reader."""
+def _data_set(kind: str, folder: Path) -> Callable[[Any], Read]:
+    """Write a data set to a folder; return a function of ``on_error`` that returns how to make its reader."""
     import torch_ndd as ndd
 
     if kind.startswith("lerobot"):

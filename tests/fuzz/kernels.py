@@ -184,6 +184,7 @@ def changes(arguments: Sequence[Any], optional: Sequence[bool], pairs: int) -> I
 def run(call: Call, begin: int, pairs: int, pipe: int) -> None:
     """Make the calls from number ``begin`` on. Write the number of each before it begins, and a plus sign if it has returned."""
     kernel, arguments = call
+    signal.alarm(WAITING)
     optional = ["Optional" in str(parameter.type) for parameter in kernel._schema.arguments]  # type: ignore[attr-defined]
     for number, (_, changed) in enumerate(changes(arguments, optional, pairs)):
         if number < begin:
@@ -249,6 +250,8 @@ def main() -> int:
     parser.add_argument("--pairs", type=int, default=300, help="pairs of changes for each call")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    # A forked child has none of OpenMP's threads, and would wait for them.
+    torch.set_num_threads(1)
     failures: dict[str, list[str]] = {}
     calls = record(options.only, options.calls)
     for name in sorted({name for name, backend in KERNELS if backend == "CPU" and options.only in name} - {name for name, _ in calls}):

@@ -240,9 +240,9 @@ def patchify(
         ("erase", erase(""), "do not have the axes of the arguments"),
         ("erase", erase("0", 3, torch.zeros(1, 3)), "do not have the axes of the arguments"),
         *(
-            ("patchify", patchify(**{name: extent}), "patches must have 1 to 1048576 pixels")
-            for name in ("height", "width", "merge", "temporal")
-            for extent in (0, -1, 1 << 40)
+            ("patchify", patchify(*extents), "patches must have 1 to 1048576 pixels")
+            for wrong in (0, -1, 1 << 40)
+            for extents in ((wrong, 2, 1, 1), (2, wrong, 1, 1), (2, 2, wrong, 1), (2, 2, 1, wrong))
         ),
         ("patchify", patchify(layout="HW"), "tokens for each sample"),
         ("patchify", patchify(layout="HWX"), "the layout must have the axes"),
