@@ -128,7 +128,10 @@ def test_packed_numbers() -> None:
     assert isinstance(content, memoryview)
     assert packed_int32(content).tolist() == numbers
     assert packed_int32(memoryview(b"")).tolist() == []
-    for damaged in (b"\x80", b"\x80" * 10 + b"\x01"):
+    content = b"".join(next(value for number, _, value in fields(memoryview(ints([n]))) if number == 4) for n in numbers)  # type: ignore[misc]
+    for repeats in (0, 1, 7):  # few numbers, and many
+        assert packed_int32(memoryview(content * repeats)).tolist() == numbers * repeats
+    for damaged in (b"\x80", b"\x80" * 10 + b"\x01", b"\x01" * 30 + b"\x80", b"\x01" * 30 + b"\x80" * 10 + b"\x01"):
         with pytest.raises(ValueError, match="no end"):
             packed_int32(memoryview(damaged))
     with pytest.raises(ValueError, match="3 bytes"):
