@@ -195,8 +195,9 @@ def test_several_images_of_a_sample() -> None:
     for processor in (transformers.LlavaOnevisionImageProcessor(), transformers.Idefics3ImageProcessor(**SMALL_TILES)):
         found = from_processor(processor)(batch, counts=[2, 1, 2])
         compare_outputs("nested", processor(nested, return_tensors="pt"), found)
-        with pytest.raises(ValueError, match="counts"):
-            from_processor(processor, check=False)(batch, counts=[2, 1])
+        for counts in ([2, 1], [6, -1]):
+            with pytest.raises(ValueError, match="counts"):
+                from_processor(processor, check=False)(batch, counts=counts)
 
 
 def test_rows_and_columns_of_tiles() -> None:

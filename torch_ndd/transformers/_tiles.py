@@ -36,9 +36,9 @@ def join(parts: Sequence[Any]) -> Batch:
 
 
 def check_counts(images: Batch, counts: Iterable[Any]) -> list[int]:
-    """Return the numbers of images of the samples. Raise ValueError unless they add up to the batch."""
+    """Return the numbers of images of the samples. Raise ValueError unless they add up to the batch, and none is negative."""
     numbers = [int(count) for count in counts]
-    if sum(numbers) != images.batch_size:
+    if sum(numbers) != images.batch_size or min(numbers, default=0) < 0:
         raise ValueError(f"from_processor: counts={numbers!r:.200} are not those of {images.batch_size} images")
     return numbers
 
