@@ -47,7 +47,7 @@ TEXTS = ("", "X", "C", "HW", "HWC", "CHW", "FHWC", "DHWC", "HHWC", "HWCX", "ABCD
 
 
 def describe(value: Any) -> Any:
-    """Return what tells a call from others of its kernel."""
+    """Return what distinguishes a call from others of its kernel."""
     if isinstance(value, torch.Tensor):
         return value.dim(), value.dtype
     return [describe(item) for item in value] if isinstance(value, list | tuple) else type(value)

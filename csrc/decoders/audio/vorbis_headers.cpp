@@ -193,7 +193,7 @@ int64_t find_last_vorbis_page(SoundBytes& bytes, int64_t frames) {
     while (pages.find_next(page)) {
       if (const int64_t position = page.position(); position >= 0 && position != last) before = std::exchange(last, position);
     }
-    // Of several streams, or with other data behind it, the end is another.
+    // With several streams, or other data after it, the end is another.
     if (last >= 0 && last != frames) return frames;
     if (last >= 0 && before >= 0) return std::min(before, frames);
     if (is_all || searched > 4 * kMaxPage) return last == frames ? 0 : frames;
