@@ -135,7 +135,7 @@ FILES = [
         {"ext": ["png;jpg"]},
         {"ext": "seg.png"},
         {"ext": "noext"},
-        {"ext": ""},
+        {"ext": "", "missing_component_behavior": "empty"},
         {"ext": ["jpg", "jpg"]},
         {"ext": "jpg", "case_sensitive_extensions": False},
         {"missing_component_behavior": "skip"},

@@ -320,6 +320,14 @@ def test_resumes_anywhere(path: Path) -> None:
     print(f"{resumed.cuts} cuts, {resumed.samples} samples compared, states of at most {resumed.state_bytes} bytes")
 
 
+def test_an_extension_that_no_file_has_is_a_warning(path: Path) -> None:
+    with pytest.warns(UserWarning, match=r"no file of the archives has the extension 'jpeg'.*their extensions are .*cls"):
+        batches = list(ndd.readers.Webdataset(paths=path, ext=["jpeg", "cls"]).next_epoch(4))
+    assert all(not images.torch()[0].numel() for images, _ in batches)
+    # Without a warning, which would be an error here.
+    list(ndd.readers.Webdataset(paths=path, ext=["jpeg", "cls"], missing_component_behavior="empty").next_epoch(4))
+
+
 def test_patterns_of_paths(tmp_path: Path) -> None:
     for k in range(12):
         write_tar(tmp_path / f"s{k:02}.tar", [(f"{k}.cls", str(k).encode())])

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -57,7 +58,7 @@ class Webdataset(Reader):
         index_paths: Indices of the archives, written by ``wds2idx`` (v1.1 and v1.2) or ``python -m torch_ndd.index wds``. Without indices, the files
             are found by their headers, in 1 us per file. A file whose header is not what the index says is an error.
         missing_component_behavior: What to do with samples without a file for one of the outputs: ``"empty"`` delivers no elements, ``"skip"`` leaves
-            them out, ``"error"`` raises RuntimeError.
+            them out, ``"error"`` raises RuntimeError. By default ``"empty"``, with a warning if no sample has such a file.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
@@ -104,6 +105,7 @@ class Webdataset(Reader):
         dtype_list = [] if dtypes is None else list(dtypes) if isinstance(dtypes, list | tuple) else [dtypes]
         self._dtypes = [types.to_dtype(dtype) for dtype in dtype_list] or [torch.uint8] * len(self._ext)
         self._missing = (missing_component_behavior or "empty").lower()
+        self._warns_of_missing = missing_component_behavior is None
         self._ranges: Ranges | None = None  # of the components
         self._components = np.empty((0, 0), np.int64)  # (outputs, samples)
         self._names: _Names | None = None
@@ -167,7 +169,22 @@ class Webdataset(Reader):
             file, begin, length = np.tile(file, 2), np.append(begin, begin - BLOCK), np.append(length, np.full(len(begin), BLOCK))
         found = ranges_of(b"", *pack_paths(self._paths), file, begin, length)
         self._extensions = [shard.extensions[k] for shard in shards for k in shard.extension.tolist()] if self._indices else []
-        return found, np.concatenate([np.empty((len(self._ext), 0), np.int64), *tables], 1), _join_names(shards), damaged
+        outputs = np.concatenate([np.empty((len(self._ext), 0), np.int64), *tables], 1)
+        if self._warns_of_missing and not any(shard.reason for shard in shards):  # what follows the damage may have had the files
+            self._warn_of_unknown_extensions(outputs, {ext for shard in shards for ext in shard.extensions})
+        return found, outputs, _join_names(shards), damaged
+
+    def _warn_of_unknown_extensions(self, outputs: np.ndarray, extensions: set[bytes]) -> None:
+        """Warn of outputs that have no file at all, which a misspelled extension causes."""
+        known = ", ".join(sorted(ext.decode(errors="replace") for ext in extensions)[:10]) or "none"
+        for ext, components in zip(self._ext, outputs, strict=True):
+            if len(components) and (components < 0).all():
+                warnings.warn(
+                    f"{self._op}: no file of the archives has the extension {ext!r}, so its output is empty; their extensions are {known}. "
+                    'If this is intended, pass missing_component_behavior="empty"',
+                    UserWarning,
+                    stacklevel=2,
+                )
 
     def _table(self, shard: "_Shard") -> tuple[np.ndarray, np.ndarray]:
         """Return the component of each output and sample, or -1, int64 (outputs, samples), and which samples have several with one extension."""
