@@ -79,8 +79,9 @@ class NpyRequest : public ReadRequest {
       auto opened = std::make_shared<const OpenFile>(files_.path(part));
       header = read_npy_header(*opened);
       if (header.volume > (opened->size() - header.data) / header.item_bytes) {
-        fail("the file has ", opened->size(), " bytes, its array ends at byte ",
-             static_cast<double>(header.data) + static_cast<double>(header.volume) * static_cast<double>(header.item_bytes));
+        int64_t end = 0;
+        if (__builtin_mul_overflow(header.volume, header.item_bytes, &end) || __builtin_add_overflow(end, header.data, &end)) end = INT64_MAX;
+        fail("the file has ", opened->size(), " bytes, its array ends at byte ", end);
       }
       if (known_) known_->keep(file, header);
       // Later parts are opened again by read(): a large batch must not exhaust the descriptors.

@@ -285,6 +285,8 @@ def test_a_loader_delivers_the_outputs(tmp_path: Any) -> None:
 def test_what_is_not_translated_is_named() -> None:
     with pytest.raises(TypeError, match=r"AutoImageProcessor\.from_pretrained"):
         from_processor("openai/clip-vit-base-patch32")
+    with pytest.raises(TypeError, match=r"CLIPImageProcessor\w* is a class; pass an instance"):
+        from_processor(transformers.CLIPImageProcessor)
     with pytest.raises(TypeError, match="object is not a processor"):
         from_processor(object())
     with pytest.raises(TypeError, match="LayoutLMv2ImageProcessor is not translated: it overrides"):

@@ -185,6 +185,8 @@ def find_translation(processor: Any, known: Mapping[str, Any], plain: Any, backe
             break
         defined |= {name for name, value in vars(base).items() if callable(value) and not isinstance(value, type) and name not in HARMLESS}
     else:
+        if isinstance(processor, type):
+            raise TypeError(f"from_processor: {processor.__name__} is a class; pass an instance, such as {processor.__name__}.from_pretrained(...)")
         raise TypeError(
             f"from_processor: {type(processor).__name__} is not a processor of images, videos or sounds of transformers that can be translated"
         )
