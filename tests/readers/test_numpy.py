@@ -67,6 +67,13 @@ def test_only_the_window_is_read(tmp_path: Path) -> None:
     assert not found.any()
 
 
+def test_an_array_longer_than_its_file_is_an_error(tmp_path: Path) -> None:
+    path = write_array(tmp_path / "a.npy", np.arange(20))
+    path.write_bytes(path.read_bytes()[:200])
+    with pytest.raises(RuntimeError, match=r"the file has 200 bytes, its array ends at byte 288$"):
+        read(path)
+
+
 def test_arguments_of_arrays_and_calls(tmp_path: Path) -> None:
     array = np.arange(24).reshape(4, 6)
     np.save(tmp_path / "a.npy", array)
