@@ -105,9 +105,17 @@ def test_native_windows_equal_those_of_columns(name: str, ragged: bool, monkeypa
     assert all(torch.equal(sample.torch(), other.torch()) for sample, other in zip(output, expected, strict=True))
 
 
+# Fractions for arguments that are integers: they are rounded in each call, which is not repeated.
+_FRACTIONS = ("slice, pad", "slice, trim_to_shape")
 # Numbers for each sample, and images of other sizes: repeated without the body.
 REPEATED: dict[str, Callable[[ndd.Batch], Any]] = {
-    **{name: call for name, call in CALLS.items() if not name.startswith(("tensor_resize", "crop_mirror", "slice, by position"))},
+    **{name: call for name, call in CALLS.items() if not name.startswith(("tensor_resize", "crop_mirror", "slice, by position", *_FRACTIONS))},
+    **{
+        f"slice, {policy}, integers": lambda x, policy=policy: ndd.slice(
+            x, start=_draw(-4, 8, 2, dtype=np.int32), shape=_draw(0, 9, 2, dtype=np.int64), axis_names="HW", out_of_bounds_policy=policy
+        )
+        for policy in ("pad", "trim_to_shape")
+    },
     "brightness": lambda x: ndd.brightness(x, brightness=_draw(0, 2)),
     "rotate": lambda x: ndd.rotate(x, angle=_draw(-40, 40), keep_size=True, fill_value=0.0),
     "warp_affine": lambda x: ndd.warp_affine(x, matrix=_draw(-1, 1, 2, 3), fill_value=0.0),
