@@ -22,8 +22,8 @@ struct Axis {
 };
 
 struct Box {
-  const char* src;
-  char* dst;
+  const char* src = nullptr;
+  char* dst = nullptr;
   int ndim = 0;
   int channel = -1;
   Axis axes[kSliceDims];
@@ -57,6 +57,7 @@ Box inner_box(const Slice& slice, bool keep_channel, int64_t in_bytes, int64_t o
   }
   // Channels that are last only because all other axes have extent 1 (planes of one pixel) must not be treated as interleaved.
   if (box.ndim == 0 || (box.channel == box.ndim - 1 && box.last().out != 1)) box.axes[box.ndim++] = {1, 1, 1};
+  if (box.empty) return box;
   box.src = static_cast<const char*>(slice.in) + from * in_bytes;
   box.dst = static_cast<char*>(slice.out) + to * out_bytes;
   return box;
@@ -191,9 +192,10 @@ void convert_box(const Box& box, const Channel* channels, DType in, DType out) {
   thread_local std::vector<float> floats;
   thread_local std::vector<char> items;
   floats.resize(4 * staged);
-  items.resize(staged * (in_bytes + out_bytes));
+  const int64_t gathered_bytes = (staged * in_bytes + 7) / 8 * 8;  // so that the converted items after them are aligned
+  items.resize(gathered_bytes + staged * out_bytes);
   float *values = floats.data(), *normalized = values + staged, *mean = normalized + staged, *scale = mean + staged;
-  char *gathered = items.data(), *converted = gathered + staged * in_bytes;
+  char *gathered = items.data(), *converted = gathered + gathered_bytes;
   if (channels_last) {
     for (int64_t k = 0; k < staged; ++k) {
       // Repeated along the row, so that the loop that normalizes needs no index modulo the number of channels and is vectorized.
