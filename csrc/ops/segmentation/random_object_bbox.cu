@@ -278,6 +278,8 @@ void random_object_bbox_cuda(const Tensor& input, const MaybeTensor& input_shape
   if (ndim > kMaxDims) fail(op, ": on a GPU a mask must have up to ", kMaxDims, " dimensions, got ", ndim);
   check_masks(op, in);
   check_boxes(op, in, static_cast<Format>(format), first, second, labels);
+  if (!input.is_cuda() || !first.is_cuda() || !labels.is_cuda() || (second.numel() > 0 && !second.is_cuda()))
+    fail(Error::Type, op, ": the outputs must be on the device of the input");
   const int64_t* drawn = drawn_words(op, words);
   const Rules rules(background, class_weights, classes, foreground_prob, threshold, k_largest, ignore_class);
   std::vector<ObjectRule> of_sample;

@@ -140,15 +140,14 @@ inline void check_masks(const std::string& op, const Samples& in) {
   if (in.ndim() < 1 || is_floating_dtype(in.dtype())) fail(Error::Value, op, ": masks must be whole numbers, in rows");
 }
 
-// Throws unless the outputs, on one device, have room for the boxes of all samples.
+// Throws unless the outputs have room for the boxes of all samples.
 inline void check_boxes(const std::string& op, const Samples& in, Format format, const Tensor& first, const Tensor& second, const Tensor& labels) {
   const int64_t numbers = in.size() * in.ndim();
   const bool is_box = format == Format::box;
   if (first.numel() < (is_box ? 2 : 1) * numbers || (!is_box && second.numel() < numbers) || labels.numel() < in.size())
     fail(Error::Value, op, ": the outputs must have a box and a label for each of ", in.size(), " samples");
   for (const Tensor* output : {&first, &second, &labels})
-    if (output->dtype() != DType::int32 || !output->is_contiguous() || output->is_cuda() != in.values().is_cuda())
-      fail(Error::Type, op, ": the outputs must be int32 and contiguous, on the device of the input");
+    if (output->dtype() != DType::int32 || !output->is_contiguous()) fail(Error::Type, op, ": the outputs must be int32 and contiguous");
 }
 
 // The boxes of a batch: `first` is int32 (N, ndim), for a box (N, 2 ndim); `second` (N, ndim), or empty; `labels` (N,).
