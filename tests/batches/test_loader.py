@@ -326,6 +326,7 @@ def test_workers_of_a_torch_loader_raise() -> None:
         next(iter(torch.utils.data.DataLoader(Around(), batch_size=None, num_workers=1)))
 
 
+@pytest.mark.slow
 def test_items_from_worker_processes() -> None:
     batches = KINDS["packed"]()
     found = [

@@ -66,6 +66,7 @@ PARTS = st.lists(st.tuples(st.sampled_from([*MAKERS]), st.sampled_from(SIZES), s
 
 @settings(max_examples=60, deadline=None)
 @given(parts=PARTS, last=st.tuples(st.sampled_from([*MAKERS]), st.sampled_from(SIZES), st.integers(1, 8)))
+@pytest.mark.slow
 def test_each_sample_once_whatever_changes(parts: list[tuple[str, int, int, int]], last: tuple[str, int, int]) -> None:
     seen, state = [], None
     for kind, size, ranks, count in parts:

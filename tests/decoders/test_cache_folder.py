@@ -452,6 +452,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("name", [pytest.param("use", marks=pytest.mark.slow), "users"])
+@pytest.mark.slow
 def test_a_lock_that_is_not_released_does_not_stop_others(files: ndd.Batch, tmp_path: Path, forks: Forks, name: str) -> None:
     cache = ndd.decoders.cache("20MB", tmp_path)
     check(files.select(slice(0, 4)), cache)

@@ -326,6 +326,7 @@ def test_how_many_requests(server: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("context", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_workers_of_a_data_loader(server: str, tmp_path: Path, context: str) -> None:
     kinds = list({**ONE_FILE_EACH, **SEVERAL}) if context == "fork" else ["NemoAsr"]  # a new interpreter takes 3 s
     for kind in kinds:
@@ -339,6 +340,7 @@ def test_workers_of_a_data_loader(server: str, tmp_path: Path, context: str) -> 
 
 
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
+@pytest.mark.slow
 def test_a_stateful_data_loader(server: str, tmp_path: Path) -> None:
     url, make = stored_on_disk(server, tmp_path, "File", NAMES)
 

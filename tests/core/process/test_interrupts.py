@@ -199,6 +199,7 @@ os._exit(0)
 
 
 @pytest.mark.parametrize("kind", ["threads", "one thread", pytest.param("no prefetch", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_epochs_after_an_interrupt_anywhere_are_whole_and_in_order(kind: str, forks: Forks) -> None:
     process = forks.run(EVERY_LINE, kind)
     assert (process.wait(), process.output) == (0, "True []\n"), process.errors

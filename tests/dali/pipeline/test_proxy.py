@@ -57,6 +57,7 @@ class Samples(Dataset):
         return self.transform(np.full((1 + index % 2 if self.ragged else 1,), index, np.float32)), index
 
 
+@pytest.mark.slow
 def test_by_hand() -> None:
     """At every depth the results are DALI's, whose server takes 5 s to end."""
 
