@@ -46,7 +46,7 @@ SUITES = {
     "readers": Suite("readers and the image decoder alone", {"images": 1024, "rounds": 7, "steps": 40}),
     "host": Suite("what 50 repeated calls on a GPU cost the host, measured without one (needs nvcc)", {"rounds": 4}, "cuda.host"),
     "robots": Suite("readers.LeRobot against torchcodec in a DataLoader", {"rounds": 5, "steps": 8}),
-    "mixing": Suite("several data sets of numbers as one, against Grain and torch's samplers", {"rounds": 7, "steps": 100}),
+    "mixing": Suite("a mix of several data sets of numbers, against Grain and torch's samplers", {"rounds": 7, "steps": 100}),
     "serving": Suite("one encoded photograph at a time, beside torchvision", {"images": 200, "rounds": 5}),
     "graph": Suite("a chain of operators as a CUDA graph (--device cuda)", {"rounds": 7}, "", "cuda.graph"),
     "joins": Suite("an archive of photographs joined with a table of captions, beside both alone", {"images": 2048, "rounds": 7, "steps": 24}),

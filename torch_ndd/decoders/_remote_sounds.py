@@ -185,17 +185,17 @@ def fetch_parts(sounds: Sequence[RemoteSound], parts: Sequence[Part]) -> dict[in
         take([task for task in first if task[1].begin == 0], True, RemoteSound.set_first)
         take([task for task in first if task[1].begin != 0], False, RemoteSound.set_first)
         _allocate([sounds[k] for k, _ in first if k not in errors])
-        open_ones = [k for k in range(len(sounds)) if k not in errors]
-        while open_ones:
-            found = list(pool.map(lambda k: sounds[k].missing_ranges(parts[k]), open_ones))
-            wanted = [(k, each) for k, ranges in zip(open_ones, found, strict=True) for each in ranges]
+        unfinished = [k for k in range(len(sounds)) if k not in errors]
+        while unfinished:
+            found = list(pool.map(lambda k: sounds[k].missing_ranges(parts[k]), unfinished))
+            wanted = [(k, each) for k, ranges in zip(unfinished, found, strict=True) for each in ranges]
             take(wanted, False, RemoteSound.store)
-            open_ones = sorted({k for k, _ in wanted if k not in errors})
+            unfinished = sorted({k for k, _ in wanted if k not in errors})
     return errors
 
 
 def _allocate(sounds: Sequence[RemoteSound]) -> None:
-    """Give sounds of known sizes their memory, one behind the other, so that they are a batch without a copy."""
+    """Give sounds of known sizes their memory, one after the other, so that they are a batch without a copy."""
     ends = np.cumsum([0, *(sound.size for sound in sounds)]).tolist()
     # Address space, of which only pages that are written take memory.
     space = np.frombuffer(mmap.mmap(-1, max(ends[-1], 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE), np.uint8)

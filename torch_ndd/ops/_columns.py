@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .._core.operators.arguments import round_half_away
 from .._core.values.batch import Batch
 
 Column = Any  # int | float | torch.Tensor (N,)
@@ -104,8 +105,7 @@ def whole(x: Column) -> Column:
 def nearest(x: Column) -> Column:
     """Round to an integer, half away from zero."""
     if isinstance(x, torch.Tensor):
-        # torch.round would round halves to even.
-        return (torch.sign(x) * (abs(x) + 0.5).floor()).to(torch.int64)
+        return round_half_away(x)
     return int(math.copysign(math.floor(abs(x) + 0.5), x))
 
 

@@ -61,7 +61,7 @@ class SampleSource(IterableDataset):
         return self.finish(self.start(samples), samples)
 
     def read_matching(self, column: str, keys: Keys, samples: np.ndarray) -> dict[str, Batch] | None:
-        """Return the outputs of samples without ``column``, if that has these keys; None where this is no faster than :meth:`read_samples`.
+        """Return the outputs of samples without ``column``, if that has these keys; None where :meth:`read_samples` is as fast.
 
         None also if a key differs, a sample is missing (negative) or cannot be read.
 

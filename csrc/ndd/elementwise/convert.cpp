@@ -57,7 +57,7 @@ Convert converter(DType out) {
 }  // namespace
 
 void convert_run(const void* from, DType in, int64_t n, void* to, DType out) {
-  if (n <= 0) return;  // of arrays without elements there is no memory either
+  if (n <= 0) return;  // arrays without elements may have a null pointer, which memcpy must not get
   if (in == out) {
     std::memcpy(to, from, n * item_bytes(in));
     return;

@@ -247,7 +247,7 @@ bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
   const auto contiguous = [&](int d) {
     return every([&](const Layer& layer) { return layer.in == nullptr || layer.stride[d] == inner || layer.end[d] - layer.begin[d] <= 1; });
   };
-  // The fills differ along the channels: these stay an axis of their own unless they are the last one, whose fills then repeat within the row.
+  // The fills differ by channel, which therefore stays a separate axis, unless it is the last one: its fills repeat within the row.
   const auto in_row = [&](int d) { return d != layers.channel || d == layers.ndim - 1; };
   // Axes that every layer covers completely join the row, from the last one outward.
   while (left > 0 && in_row(left - 1) && contiguous(left - 1) &&

@@ -184,7 +184,7 @@ class RowSampler {
  private:
   void copy_moved(int64_t column, int64_t row, int64_t n, char* out) {
     if constexpr (D == 2) {
-      // The row lies beyond the source itself, too: then its line is another one, or -1 for the fill value.
+      // The row may lie beyond the source too: the border rule then chooses another line, or -1 for the fill value.
       const int64_t bytes = pixel_bytes(), line = border_index(row, src_.size[1], src_.border), begin = std::clamp<int64_t>(-column, 0, n);
       const int64_t end = line < 0 ? begin : std::clamp<int64_t>(src_.size[0] - column, begin, n);
       const char* const from = plane_->data + line * src_.size[0] * bytes;

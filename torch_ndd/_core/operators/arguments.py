@@ -417,9 +417,13 @@ def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool)
 
 
 def _round(values: torch.Tensor) -> torch.Tensor:
-    """Return fractions as integers, as ``cast`` does: the nearest ones, halves away from zero. One rule for all operators."""
-    values = values.to(torch.float64)
-    return (torch.sign(values) * (values.abs() + 0.5).floor()).clamp(-(2.0**31), 2.0**31 - 1).to(torch.int64)
+    """Return fractions as integers of 32 bits, as ``cast`` does. One rule for all operators."""
+    return round_half_away(values.to(torch.float64).clamp(-(2.0**31), 2.0**31 - 1))
+
+
+def round_half_away(values: torch.Tensor) -> torch.Tensor:
+    """Return the nearest integers, int64; halves are rounded away from zero, where torch.round chooses even ones."""
+    return (torch.sign(values) * (values.abs() + 0.5).floor()).to(torch.int64)
 
 
 def _draw(call: Call, rng: Any) -> torch.Tensor:

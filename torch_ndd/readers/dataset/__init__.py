@@ -194,26 +194,20 @@ class Dataset(ThreadedReader):
         return item if self._collate is not None else prepare_item(item)
 
     def item_reader(self) -> tuple[Callable[[int], Any], Workers | None]:
-        """Return a function that reads a sample and measures the time, and the threads that should call it: None for the one that wants the item."""
+        """Return the function that reads a sample, and the threads that should call it: None for the one that wants the item."""
         pool = None if self._reads_inline() else self._pool()
-        read = self._read if self._processes is None else self._processes.item
-
-        def read_item(sample: int) -> Any:
-            with self._activity:
-                return read(sample)
-
-        return read_item, pool
+        # Each process has a thread that waits for it; the items are prepared there.
+        return self._read if self._processes is None else self._processes.item, pool
 
     @override
     def start(self, samples: np.ndarray) -> list[Callable[[], Any]]:
         """Start to read samples. Return functions that wait for the items, or read them where there are no threads."""
-        numbers = samples.tolist()
-        if self._reads_inline():
-            return [partial(self._read, sample) for sample in numbers]
-        pool, processes = self._pool(), self._processes
-        # Each process has a thread that waits for it; the items are prepared there.
-        read, pace = (self._read, self._pace) if processes is None else (processes.item, None)
-        return ItemRequest([partial(read, sample) for sample in numbers], pool, pace, self._activity).waits
+        read, pool = self.item_reader()
+        reads = [partial(read, sample) for sample in samples.tolist()]
+        if pool is None:
+            return reads
+        # All processes are used, however quick the items are.
+        return ItemRequest(reads, pool, self._pace if self._processes is None else None, self._activity).waits
 
     @override
     def finish(self, request: list[Callable[[], Any]], samples: np.ndarray) -> Any:

@@ -5,7 +5,7 @@ import itertools
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -84,29 +84,20 @@ class ItemRequest:
             self._run()
 
     def _run(self) -> None:
-        begin, count = time.perf_counter(), 0
-        if self._activity is None:
-            count = self._read_items()
-        else:
-            with self._activity:
-                count = self._read_items()
-        if count:
+        """Read items until all have been begun."""
+        reads, results, has_read = self._reads, self._results, False
+        begin = time.perf_counter()
+        with self._activity or nullcontext():
+            while (k := next(self._numbers)) < len(reads):  # a call of C code, which threads cannot interrupt
+                if self._pool.is_cancelled():
+                    raise CancelledError
+                try:
+                    results[k] = Result(reads[k]())
+                except BaseException as error:
+                    results[k] = Result(None, error)
+                has_read = True
+        if has_read:
             self._spans.append((begin, time.perf_counter()))
-
-    def _read_items(self) -> int:
-        """Read items until all have been begun. Return how many this thread has read."""
-        reads, results = self._reads, self._results
-        for count in itertools.count():
-            k = next(self._numbers)  # a call of C code, which threads cannot interrupt
-            if k >= len(reads):
-                return count
-            if self._pool.is_cancelled():
-                raise CancelledError
-            try:
-                results[k] = Result(reads[k]())
-            except BaseException as error:
-                results[k] = Result(None, error)
-        raise AssertionError
 
     def _wait(self, k: int) -> Any:
         if self._runs:

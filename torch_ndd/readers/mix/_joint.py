@@ -11,6 +11,7 @@ import numpy as np
 from .._ranges.ranges import Ranges, start_files
 from .._sources.inner import InnerSource
 from ..dataset import Dataset
+from ..dataset._activity import Activity
 from ..dataset._items import collate_outputs
 from ..dataset._requests import ItemRequest, Pace, collect_items
 from ..file import File
@@ -50,7 +51,9 @@ class JointItems:
         # In the order of the batch: grouping the samples by source and back takes 50 us for 256 samples of 5 sources.
         sources = which.tolist()
         readers = {k: self._readers[k].item_reader() for k in set(sources)}
-        waits: list[Callable[[], Any]] = [partial(readers[k][0], number) for k, number in zip(sources, numbers.tolist(), strict=True)]
+        waits: list[Callable[[], Any]] = [
+            partial(_read_measured, self._readers[k]._activity, readers[k][0], number) for k, number in zip(sources, numbers.tolist(), strict=True)
+        ]
         for pool in {pool for _, pool in readers.values() if pool is not None}:
             rows = [row for row, k in enumerate(sources) if readers[k][1] is pool]
             for row, wait in zip(rows, ItemRequest([waits[row] for row in rows], pool, self._pace).waits, strict=True):
@@ -63,6 +66,12 @@ class JointItems:
         if process != os.getpid():  # a forked child does not have the threads of its parent
             _, waits = self.start(which, numbers)
         return collate_outputs(collect_items(waits))
+
+
+def _read_measured(activity: Activity, read: Callable[[int], Any], number: int) -> Any:
+    """Read an item; each data set measures its own, so that the slow one is found."""
+    with activity:
+        return read(number)
 
 
 Joint = JointFiles | JointItems
