@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work for the CPU stream that takes time or fails, and whether it is done."""
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -34,6 +35,17 @@ def brighter(value: Any, times: int = 1) -> Any:
     for _ in range(times):
         value = ndd.brightness(value, brightness_shift=1 / 255)
     return value
+
+
+def held_until(event: threading.Event, value: Any, from_size: int = 0) -> Any:
+    """Return the same values, which are not ready before the event if their rows are at least ``from_size``."""
+
+    def wait(sample: Any) -> Any:
+        if len(sample) >= from_size:
+            event.wait(60)
+        return sample
+
+    return ndd.python_function(wait, value, shape="same")
 
 
 def is_done(value: Any) -> bool:

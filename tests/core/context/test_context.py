@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from _forks import Forks
-from _queued import CAUSE, brighter, failing, is_done, ones
+from _queued import CAUSE, brighter, failing, held_until, is_done, ones
 from _workers import ThreadsOfAWorker
 
 import torch_ndd as ndd
@@ -184,13 +184,15 @@ def test_contexts_work_side_by_side() -> None:
     """Each pool makes progress although others are busy with as much work as they may do."""
     value = ones(250, 16)
     slow = [EvalContext(num_threads=1) for _ in range(4)]
+    go_on = threading.Event()  # however slow this thread is, the backlog does not end before it says so
     backlog = []
     for context in slow:
         with context:
-            backlog.append(brighter(value, 50))
+            backlog.append(brighter(held_until(go_on, brighter(value, 25)), 25))
     with EvalContext(num_threads=2) as context:
         assert int(brighter(value, 2).torch().max()) == 3
-        assert not all(is_done(result) for result in backlog)
+        assert not any(is_done(result) for result in backlog)
+        go_on.set()
         assert context.thread_pool._most_running <= 2
     assert [int(result.torch().max()) for result in backlog] == [51] * 4
     assert [context.thread_pool._most_running for context in slow] == [1] * 4

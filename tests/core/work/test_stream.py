@@ -13,7 +13,7 @@ import numpy as np
 import psutil
 import pytest
 import torch
-from _queued import CAUSE, QUEUED, SYNC, brighter, error_of, eventually, failing, is_done, ones, videos
+from _queued import CAUSE, QUEUED, SYNC, brighter, error_of, eventually, failing, held_until, is_done, ones, videos
 from _threads import run_in_threads
 
 import torch_ndd as ndd
@@ -32,9 +32,11 @@ def size(request: pytest.FixtureRequest) -> int:
 def test_a_task_waits_only_for_its_own_sample() -> None:
     ndd.set_num_threads(2)
     batch = ndd.batch([np.zeros((2, 2, 3), np.uint8), np.zeros((1500, 1500, 3), np.uint8)], layout="HWC")
-    chain = brighter(batch, 50)
+    go_on = threading.Event()
+    chain = brighter(held_until(go_on, brighter(batch), from_size=1500), 5)
     brighter(chain.tensors[0]).evaluate()
     assert not is_done(chain)
+    go_on.set()
     assert int(chain.evaluate().select(1).torch().min()) > 0
 
 
