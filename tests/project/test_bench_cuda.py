@@ -55,8 +55,8 @@ def event(name: str, microseconds: float, device: Any = DeviceType.CUDA) -> Any:
 
 
 def test_time_of_the_device(clock: None) -> None:
-    assert 0.002 <= _timing.device_seconds(lambda: time.sleep(0.002), 0.01) < 0.1
-    assert 0.001 <= _timing.host_seconds(lambda: time.sleep(0.001), 3) < 0.1
+    assert 0.002 <= _timing.device_seconds(lambda: time.sleep(0.002), 0.01) < 1
+    assert 0.001 <= _timing.host_seconds(lambda: time.sleep(0.001), 3) < 1
 
 
 def test_launches_are_counted_by_name() -> None:

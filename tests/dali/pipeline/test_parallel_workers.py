@@ -39,7 +39,7 @@ def test_a_worker_that_dies_is_an_error(death, batch):
     for _ in range(2):
         with pytest.raises(RuntimeError, match=text):
             pipe.run()
-    assert time.monotonic() - begin < 10
+    assert time.monotonic() - begin < 60
     assert not alive(workers)
 
 
