@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the items of a batch are divided among threads."""
 
+import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import CancelledError
@@ -118,3 +119,96 @@ def test_parts_of_every_kind(workers: int | None) -> None:
         assert list(texts) == [str(k) for k in range(7)]
         assert torch.equal(tensors.torch(), torch.arange(7)[:, None].expand(7, 2))
         assert list(nothing) == [None] * 7
+
+
+# --- data sets that read several items in one call ---
+
+
+class Together(torch.utils.data.Dataset[Any]):
+    """Squares; counts the calls, and refuses some indices."""
+
+    def __init__(self, size: int, bad: tuple[int, ...] = ()) -> None:
+        self.size, self.bad, self.together, self.alone = size, bad, list[list[int]](), list[int]()
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __getitem__(self, index: int) -> Any:
+        self.alone.append(index)
+        if index in self.bad:
+            raise KeyError(f"no square of {index}")
+        return index, torch.full((index % 3,), index * index)
+
+    def __getitems__(self, indices: list[int]) -> list[Any]:
+        self.together.append(indices)
+        if set(self.bad).intersection(indices):
+            raise KeyError("some square")
+        return [(index, torch.full((index % 3,), index * index)) for index in indices]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3, None])
+def test_several_items_are_read_in_one_call(workers: int | None) -> None:
+    data = Together(50)
+    for _ in range(3):  # with the pace of the batches before
+        found = list(ndd.DataLoader(data, batch_size=20, num_workers=workers))
+        assert [numbers.tolist() for numbers, _ in found] == [list(range(20)), list(range(20, 40)), list(range(40, 50))]
+        assert [square.tolist() for _, squares in found for square in squares] == [[k * k] * (k % 3) for k in range(50)]
+    assert data.alone == []
+    assert all(type(index) is int for piece in data.together for index in piece)
+    assert workers != 0 or [len(piece) for piece in data.together] == [20, 20, 10] * 3
+
+
+@pytest.mark.parametrize("workers", [0, None])
+def test_bad_items_of_one_call_are_named_and_skipped(workers: int | None) -> None:
+    with pytest.raises(RuntimeError, match=r"Together\[7\].*no square of 7"):
+        list(ndd.readers.Dataset(Together(12, bad=(7,)), 12, num_workers=workers).next_epoch())
+    ((numbers, _),) = ndd.DataLoader(Together(12, bad=(7, 9)), batch_size=12, num_workers=workers, on_error="skip")
+    assert numbers.tolist() == [0, 1, 2, 3, 4, 5, 6, 8, 10, 11]
+
+
+def test_one_call_must_return_all_items(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Together, "__getitems__", lambda self, indices: [(0, torch.zeros(1))])
+    with pytest.raises(RuntimeError, match="__getitems__ returned 1 items for 4 indices"):
+        list(ndd.readers.Dataset(Together(4), 4, num_workers=0).next_epoch())
+
+
+def test_a_subset_reads_as_its_data_set_does() -> None:
+    subset, data = torch.utils.data.Subset, Together(9)
+    ((numbers, _),) = ndd.readers.Dataset(subset(subset(data, [8, 2, 5]), [2, 0]), 2).next_epoch()
+    assert (numbers.torch().tolist(), data.alone) == ([5, 8], [])
+    # Each on a thread of its own: the subset's own __getitems__ would read one after the other.
+    barrier = threading.Barrier(2)
+    slow = subset(Slow(barrier), [0, 1])
+    ((numbers,),) = ndd.readers.Dataset(slow, 2, num_workers=2).next_epoch()
+    assert numbers.torch().tolist() == [0, 1]
+
+
+class Slow(torch.utils.data.Dataset[Any]):
+    def __init__(self, barrier: threading.Barrier) -> None:
+        self.barrier = barrier
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> Any:
+        self.barrier.wait(PATIENCE)
+        return (index,)
+
+
+def test_a_mix_reads_several_items_in_one_call() -> None:
+    together, alone = Together(40), [(k, torch.full((k % 3,), -k)) for k in range(40)]
+    sources = {"together": ndd.readers.Dataset(together), "alone": ndd.readers.Dataset(alone)}
+    reader = ndd.readers.Mix(sources, weights={"together": 1, "alone": 1}, max_batch_size=16)
+    for numbers, values, *_ in itertools.islice(reader, 3):
+        for number, value in zip(numbers.torch().tolist(), values.tensors, strict=True):
+            assert value.torch().tolist() in ([number * number] * (number % 3), [-number] * (number % 3))
+    assert together.alone == []
+    assert together.together
+
+
+def test_a_hugging_face_data_set_equals_the_loader_of_torch() -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = {"tokens": torch.arange(60).reshape(20, 3).tolist(), "label": list(range(20))}
+    data = datasets.Dataset.from_dict(rows).with_format("torch")
+    for ours, theirs in zip(ndd.DataLoader(data, batch_size=8), torch.utils.data.DataLoader(data, batch_size=8), strict=True):
+        assert {name: value.tolist() for name, value in ours.items()} == {name: value.tolist() for name, value in theirs.items()}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from .._order import Order
 from .._threads import READING_THREADS, ThreadedReader
 from ._activity import Activity
 from ._items import collate_outputs, first_sample, prepare_item
-from ._requests import ItemRequest, Pace, collect_items
+from ._requests import ItemRequest, Pace, Piece, Result, attempt, collect_items
 from ._worker_processes import Context, Processes, check_context
 
 
@@ -34,6 +35,8 @@ class Dataset(ThreadedReader):
 
     ``__getitem__`` is called on threads, by default a few more than cores, at the same time for several items. It works in parallel as far as it
     releases the GIL (decoding, NumPy, torch, files). One that does not is called in processes: ``multiprocessing_context="fork"`` or ``"spawn"``.
+    A data set with ``__getitems__`` (those of Hugging Face) is called with lists of indices instead, those of a batch or a part for each thread; in
+    processes it is not.
     Random numbers that it draws itself are not part of the reader's state. The data set may change between epochs, also in size: nothing of an epoch
     is read before it begins.
 
@@ -88,6 +91,7 @@ class Dataset(ThreadedReader):
         self._workers, self._keeps_processes = num_workers, bool(persistent_workers)
         self._processes: Processes | None = None
         self._lender: Dataset | None = None  # whose threads are used
+        self._reads_together = multiprocessing_context is None and _has_getitems(dataset)
         self._begun = False  # an epoch
         self._activity, self._pace = Activity(), Pace()
 
@@ -190,8 +194,20 @@ class Dataset(ThreadedReader):
         return self._executor
 
     def _read(self, sample: int) -> Any:
-        item = self._dataset[sample]
+        return self._prepare(self._dataset[sample])
+
+    def _prepare(self, item: Any) -> Any:
         return item if self._collate is not None else prepare_item(item)
+
+    def _read_together(self, samples: list[int]) -> list[Result]:
+        try:
+            items = self._dataset.__getitems__(samples)
+        except Exception:
+            # Read one after the other, they show which sample is bad.
+            return [attempt(self._read, sample) for sample in samples]
+        if len(items) != len(samples):
+            raise RuntimeError(f"__getitems__ returned {len(items)} items for {len(samples)} indices")
+        return [attempt(self._prepare, item) for item in items]
 
     def item_reader(self) -> tuple[Callable[[int], Any], Workers | None]:
         """Return the function that reads a sample, and the threads that should call it: None for the one that wants the item."""
@@ -203,11 +219,23 @@ class Dataset(ThreadedReader):
     def start(self, samples: np.ndarray) -> list[Callable[[], Any]]:
         """Start to read samples. Return functions that wait for the items, or read them where there are no threads."""
         read, pool = self.item_reader()
+        if self._reads_together:
+            return self._start_together(samples.tolist(), pool)
         reads = [partial(read, sample) for sample in samples.tolist()]
         if pool is None:
             return reads
         # All processes are used, however quick the items are.
         return ItemRequest(reads, pool, self._pace if self._processes is None else None, self._activity).waits
+
+    def _start_together(self, samples: list[int], pool: Workers | None) -> list[Callable[[], Any]]:
+        """Start to read samples by ``__getitems__``, in one call unless they are worth several threads."""
+        count = 1 if pool is None else self._pace.choose_pieces(len(samples), pool.max_workers)
+        cuts = [len(samples) * k // count for k in range(count + 1)]
+        pieces = [samples[begin:end] for begin, end in pairwise(cuts)]
+        reads: list[Callable[[], Any]] = [partial(self._read_together, piece) for piece in pieces]
+        if pool is not None:
+            reads = ItemRequest(reads, pool, self._pace, self._activity, len(samples)).waits
+        return [partial(piece.item, k) for piece, of_piece in zip(map(Piece, reads), pieces, strict=True) for k in range(len(of_piece))]
 
     @override
     def finish(self, request: list[Callable[[], Any]], samples: np.ndarray) -> Any:
@@ -250,6 +278,14 @@ class Dataset(ThreadedReader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_processes": None}
+
+
+def _has_getitems(dataset: Any) -> bool:
+    """Return whether a data set reads several items in one call, which torch's ``DataLoader`` uses too."""
+    # A Subset has the method in any case: without that of its data set it reads item by item, which is done here on all threads.
+    while type(dataset) is torch.utils.data.Subset:
+        dataset = dataset.dataset
+    return callable(getattr(dataset, "__getitems__", None))
 
 
 class Collated:

@@ -19,6 +19,8 @@ from ._worker_processes import WorkerFailure, describe_error
 # in memory need for an item.
 _QUICK = 30e-6
 _MAX_PAUSE = 1 << 12
+# Seconds of work in a call for several items, at least: one of a Hugging Face data set takes 0.25 ms however few the items are.
+_PIECE = 2e-3
 
 
 class Result(NamedTuple):
@@ -26,6 +28,12 @@ class Result(NamedTuple):
 
     item: Any
     error: BaseException | None = None
+
+    def get(self) -> Any:
+        """Return the item, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self.item
 
 
 class Pace:
@@ -38,16 +46,24 @@ class Pace:
     def __init__(self) -> None:
         self.is_quick = False
         self.turn = new_lock()  # held by the thread that reads quick items
+        self.work = 0.0  # seconds that threads spent on an item, of the latest batch
         self._pause = self._left = 1  # batches between two trials; until the next one
 
-    def note_batch(self, seconds: float, in_turn: bool) -> None:
-        """Note the seconds that an item took on average, of a batch that one thread has read in its turn, or all of them."""
+    def note_batch(self, seconds: float, in_turn: bool, limit: float = _QUICK) -> None:
+        """Note the seconds that an item took on average, of a batch that one thread has read in its turn, or all of them.
+
+        Items that take less than ``limit`` are quick.
+        """
         if in_turn:
-            self.is_quick = seconds < _QUICK
+            self.is_quick = seconds < limit
             self._pause = self._left = 1 if self.is_quick else min(2 * self._pause, _MAX_PAUSE)
         else:
             self._left -= 1
-            self.is_quick = self._left <= 0 and seconds < _QUICK
+            self.is_quick = self._left <= 0 and seconds < limit
+
+    def choose_pieces(self, items: int, most: int) -> int:
+        """Return into how many calls a batch should be cut if a call reads several items."""
+        return 1 if self.is_quick else max(1, min(most, items, int(items * self.work / _PIECE)))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Pace, ()  # locks cannot be pickled, and measurements belong to a process
@@ -61,10 +77,19 @@ class ItemRequest:
         pool: the threads.
         pace: of such items, which decides how many threads read and is updated; by default all of the pool read.
         activity: measures the threads while they read.
+        count: number of items, if a function reads several.
     """
 
-    def __init__(self, reads: Sequence[Callable[[], Any]], pool: Workers, pace: Pace | None = None, activity: Activity | None = None) -> None:
+    def __init__(
+        self,
+        reads: Sequence[Callable[[], Any]],
+        pool: Workers,
+        pace: Pace | None = None,
+        activity: Activity | None = None,
+        count: int | None = None,
+    ) -> None:
         self._reads, self._pool, self._pace, self._activity = reads, pool, pace, activity
+        self._count = len(reads) if count is None else count
         self._results: list[Result | None] = [None] * len(reads)
         self._numbers = itertools.count()
         self._spans: list[tuple[float, float]] = []  # when each thread began and ended
@@ -106,12 +131,34 @@ class ItemRequest:
             self._runs = []
             if self._pace is not None and self._spans:
                 begins, ends = zip(*self._spans, strict=True)
-                self._pace.note_batch((max(ends) - min(begins)) / len(self._reads), self._in_turn)
+                self._pace.work = (sum(ends) - sum(begins)) / self._count
+                limit = _QUICK if self._count == len(self._reads) else max(_QUICK, _PIECE / self._count)
+                self._pace.note_batch((max(ends) - min(begins)) / self._count, self._in_turn, limit)
         result = self._results[k]
         assert result is not None
-        if result.error is not None:
-            raise result.error
-        return result.item
+        return result.get()
+
+
+class Piece:
+    """Items that one call reads, when the first of them is needed."""
+
+    def __init__(self, read: Callable[[], Sequence[Result]]) -> None:
+        self._read = read
+        self._results: Sequence[Result] | None = None
+
+    def item(self, k: int) -> Any:
+        """Return an item, or raise its error."""
+        if self._results is None:
+            self._results = self._read()
+        return self._results[k].get()
+
+
+def attempt(function: Callable[[Any], Any], argument: Any) -> Result:
+    """Return what a function returns, or its error."""
+    try:
+        return Result(function(argument))
+    except Exception as error:
+        return Result(None, error)
 
 
 def collect_items(reads: Sequence[Callable[[], Any]]) -> list[Any]:

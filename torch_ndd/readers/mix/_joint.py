@@ -54,8 +54,14 @@ class JointItems:
         waits: list[Callable[[], Any]] = [
             partial(_read_measured, self._readers[k]._activity, readers[k][0], number) for k, number in zip(sources, numbers.tolist(), strict=True)
         ]
+        for k in readers:
+            if self._readers[k]._reads_together:
+                rows = [row for row, source in enumerate(sources) if source == k]
+                for row, wait in zip(rows, self._readers[k].start(numbers[rows]), strict=True):
+                    waits[row] = wait
+        apart = [row for row, k in enumerate(sources) if not self._readers[k]._reads_together]
         for pool in {pool for _, pool in readers.values() if pool is not None}:
-            rows = [row for row, k in enumerate(sources) if readers[k][1] is pool]
+            rows = [row for row in apart if readers[sources[row]][1] is pool]
             for row, wait in zip(rows, ItemRequest([waits[row] for row in rows], pool, self._pace).waits, strict=True):
                 waits[row] = wait
         return os.getpid(), waits
