@@ -41,6 +41,7 @@ SUITES = {
     "unusual": Suite("operators with unusual arguments and inputs, against DALI", {"rounds": 5, "milliseconds": 15.0}),
     "torchvision": Suite("functionals of torch_ndd.torchvision.v2 against torchvision's, on a stacked batch", {"rounds": 5, "milliseconds": 20.0}),
     "tokens": Suite("processors of transformers, timm and Albumentations, sizes, patches and crops", {"rounds": 7}),
+    "datasets": Suite("Python data sets of quick items, beside torch's DataLoader", {"rounds": 7}),
     "training": Suite("the loader beside a model: waiting, states, memory", {"images": 1024, "steps": 100, "batches": 20_000}),
     "compiled": Suite("chains of operators with torch.compile and without", {"rounds": 7, "milliseconds": 40.0}, gpu_module="cuda.compiled"),
     "readers": Suite("readers and the image decoder alone", {"images": 1024, "rounds": 7, "steps": 40}),

@@ -38,7 +38,7 @@ from .readers import Reader
 from .readers._sources.choice import OfTorch, reader_of
 from .readers._sources.streams import Stream
 from .readers._summary import brief
-from .readers.dataset import Collated
+from .readers.dataset import Collated, Dataset
 from .readers.dataset._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
 from .readers.dataset._worker_processes import Context
 
@@ -208,6 +208,8 @@ class DataLoader:
         """The source as passed to the constructor."""
         self.fn, self.prefetch, self.device, self.drop_last = fn, prefetch, device, drop_last
         self.pin_memory, self.return_paths = pin_memory, return_paths
+        if isinstance(self.reader, Dataset):
+            self.reader.in_background = prefetch > 0
         self.batch_size = self.reader.max_batch_size if batch_size is None else batch_size
         if self.batch_size is None and batches is None:
             raise ValueError("DataLoader: batch_size must be given, here or as the reader's max_batch_size")
@@ -591,11 +593,14 @@ def _with_paths(result: Any, outputs: Any) -> Any:
     return (*result, paths) if type(result) is tuple else (result, paths)
 
 
+_PLAIN = frozenset((str, bytes, int, float, bool, type(None)))  # a column of these has no leaves
+
+
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply ``function`` to all leaves of a structure of tuples, lists, ``batch.tensors``, dicts and dataclasses."""
     if isinstance(value, Samples):
         return [_map(function, part) for part in value]
-    if isinstance(value, str | bytes | bytearray | memoryview | range):
+    if isinstance(value, str | bytes | bytearray | memoryview | range) or (type(value) is list and _PLAIN.issuperset(map(type, value))):
         return value
     if isinstance(value, Mapping):
         return with_entries(value, {key: _map(function, part) for key, part in value.items()})

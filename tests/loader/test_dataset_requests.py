@@ -13,18 +13,18 @@ import torch
 
 import torch_ndd as ndd
 from torch_ndd._core.process.workers import Workers
-from torch_ndd.readers.dataset._requests import ItemRequest, Pace
+from torch_ndd.readers.dataset._requests import ItemRequest, Pace, read_each
 
 PATIENCE = 60  # seconds, for threads of a busy machine; a test that waits so long fails
 
 
-def read_together(count: int) -> list[Callable[[], str]]:
+def read_together(count: int) -> list[Callable[[], list[str]]]:
     """Return as many functions, which return only when each of them was called, by a thread of its own."""
     barrier = threading.Barrier(count)
 
-    def read() -> str:
+    def read() -> list[str]:
         barrier.wait(PATIENCE)
-        return threading.current_thread().name
+        return [threading.current_thread().name]
 
     return [read] * count
 
@@ -33,26 +33,26 @@ def test_slow_items_are_read_by_all_threads() -> None:
     with Workers(3, "test") as pool:
         pace = Pace()
         for _ in range(2):  # the second batch by what the first one took
-            names = [wait() for wait in ItemRequest(read_together(3), pool, pace).waits]
+            names = ItemRequest(read_together(3), 3, pool, pace).items()
             assert len(set(names)) == 3
-            pace.note_batch(1.0, in_turn=False)
+            pace.note_batch(1.0, in_turn=True)
 
 
 def test_quick_items_are_read_by_one_thread() -> None:
-    def read() -> str:
-        return threading.current_thread().name
+    def read() -> list[str]:
+        return [threading.current_thread().name]
 
     with Workers(3, "test") as pool:
         pace = Pace()
         pace.note_batch(1e-6, in_turn=False)
-        assert len({wait() for wait in ItemRequest([read] * 50, pool, pace).waits}) == 1
+        assert len(set(ItemRequest([read] * 50, 50, pool, pace).items())) == 1
 
 
 def test_slow_items_are_seldom_tried_by_one_thread() -> None:
     """Together, threads that wait for a disk are quick."""
     pace, trials = Pace(), []
     for batch in range(1000):
-        in_turn = pace.is_quick
+        in_turn = pace.in_turn
         if in_turn:
             trials.append(batch)
         pace.note_batch(1e-3 if in_turn else 1e-5, in_turn)
@@ -61,43 +61,75 @@ def test_slow_items_are_seldom_tried_by_one_thread() -> None:
 
 def test_a_batch_that_was_held_up_is_not_the_last_word() -> None:
     pace = Pace()
-    for seconds, in_turn, is_quick in ((1e-6, False, True), (1e-3, True, False), (1e-6, False, False), (1e-6, False, True), (1e-6, True, True)):
+    for seconds, in_turn, one_reads in ((1e-6, False, True), (1e-3, True, False), (1e-6, False, False), (1e-6, False, True), (1e-6, True, True)):
         pace.note_batch(seconds, in_turn)
-        assert pace.is_quick is is_quick
+        assert pace.in_turn is one_reads
+
+
+def test_pieces_suit_the_work() -> None:
+    pace = Pace()
+    assert (pace.choose_piece(64, 4, False), pace.choose_piece(64, 4, True)) == (1, 64)
+    pace.note_batch(10e-3, in_turn=False, work=40e-3, threads=4)  # decoding
+    assert (pace.choose_piece(64, 4, False), pace.choose_piece(64, 4, True), pace.choose_piece(3, 4, True)) == (1, 16, 1)
+    pace.note_batch(1e-6, in_turn=True, work=1e-6)
+    assert (pace.choose_piece(64, 4, False), pace.choose_piece(64, 4, True), pace.choose_piece(0, 4, True)) == (16, 64, 1)
+
+
+def run(pace: Pace, alone: float, together: float, batches: int) -> str:
+    """Return for each batch whether one thread (1) or three read it, for the seconds that an item takes with one and with each of three."""
+    readers = ""
+    for _ in range(batches):
+        in_turn = pace.in_turn
+        readers += "1" if in_turn else "3"
+        pace.note_batch(alone if in_turn else together / 3, in_turn, alone if in_turn else together, 1 if in_turn else 3)
+    return readers
+
+
+def test_threads_that_only_wait_for_each_other_are_replaced_by_one() -> None:
+    pace = Pace()
+    assert run(pace, alone=1e-4, together=4e-4, batches=19) == "3" + "111" + "3" + "11111" + "3" + "11111111"
+    assert run(pace, alone=1e-4, together=2e-4, batches=40).count("3") > 30  # now they help
+    assert run(Pace(), alone=1e-4, together=2e-4, batches=19) == "3133133331333333331"
+    assert run(Pace(), alone=1e-2, together=4e-2, batches=19) == "3" * 19  # too long for a trial
 
 
 def test_errors_belong_to_their_items() -> None:
-    def fail() -> None:
-        raise KeyError("nothing here")
+    def divide(number: int) -> float:
+        return 1 / number
 
-    def end() -> None:
+    def end() -> list[Any]:
         raise SystemExit
 
     with Workers(2, "test") as pool:
-        good, bad, fatal = ItemRequest([int, fail, end], pool).waits
-        assert good() == 0
-        with pytest.raises(KeyError, match="nothing here"):
-            bad()
+        first, second = partial(read_each, divide, [1, 0]), partial(read_each, divide, [2, 0, 4])
+        items = ItemRequest([first, second], 5, pool).items()
+        assert [item if type(item) is float else repr(item.error) for item in items] == [
+            1.0,
+            "ZeroDivisionError('division by zero')",
+            0.5,
+            "ZeroDivisionError('division by zero')",
+            0.25,
+        ]
         with pytest.raises(SystemExit):
-            fatal()
+            ItemRequest([first, end, second], 6, pool).items()
 
 
 def test_cancelled_threads_begin_no_further_items() -> None:
     begun, entered, go_on = [], threading.Event(), threading.Event()
 
-    def read(k: int) -> None:
+    def read(k: int) -> list[None]:
         begun.append(k)
         entered.set()
         assert go_on.wait(PATIENCE)
+        return [None]
 
     pool = Workers(1, "test")
-    first, second = ItemRequest([partial(read, 0), partial(read, 1)], pool).waits
+    request = ItemRequest([partial(read, 0), partial(read, 1)], 2, pool)
     assert entered.wait(PATIENCE)
     pool.shutdown(wait=False, cancel_futures=True)
     go_on.set()
-    for wait in (first, second):
-        with pytest.raises(CancelledError):
-            wait()
+    with pytest.raises(CancelledError):
+        request.items()
     assert begun == [0]
 
 

@@ -207,6 +207,13 @@ def test_benchmark_of_formats(tmp_path: Path) -> None:
     assert all(row["torch_ndd"]["files_per_second"] > 0 for row in report["results"].values())
 
 
+def test_benchmark_of_data_sets(tmp_path: Path) -> None:
+    report = bench("datasets", "--only", "numbers", "--rounds", "1", "--json", str(tmp_path / "datasets.json"))
+    assert not report["failed"]
+    assert set(report["results"]) == {"numbers"}
+    assert all(microseconds > 0 for microseconds in report["results"]["numbers"].values())
+
+
 @pytest.mark.slow
 def test_benchmark_of_joins(tmp_path: Path) -> None:
     report = bench("joins", "--images", "128", "--rounds", "1", "--steps", "2", "--json", str(tmp_path / "joins.json"))
