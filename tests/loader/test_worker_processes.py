@@ -15,6 +15,7 @@ from typing import Any
 
 import _datasets
 import pytest
+import torch
 from _datasets import Fragile, Squares
 
 import torch_ndd as ndd
@@ -30,6 +31,41 @@ def test_a_worker_that_dies() -> None:
         list(loader)
     rest = ndd.DataLoader(Fragile(9, kill=3), batch_size=9, multiprocessing_context="fork", num_workers=1, on_error="skip")
     assert [x for batch in rest for x in batch.tolist()] == [0, 1, 2, 4, 6, 7, 8]
+
+
+class Uneven(torch.utils.data.Dataset[int]):
+    """Squares, one of which cannot be computed, one not sent, and one ends the process."""
+
+    def __len__(self) -> int:
+        return 200
+
+    def __getitem__(self, index: int) -> Any:
+        if index == 150:
+            raise KeyError("no such square")
+        if index == 160:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return threading.Lock() if index == 170 else index * index
+
+
+def test_bad_items_are_found_among_those_of_one_message() -> None:
+    loader = ndd.DataLoader(Uneven(), batch_size=50, multiprocessing_context="fork", num_workers=2, on_error="skip")
+    assert [x for batch in loader for x in batch.tolist()] == [k * k for k in range(200) if k not in (150, 160, 170)]
+    reasons = {error.source: error.reason for error in loader.reader.errors}
+    assert sorted(reasons) == ["Uneven[150]", "Uneven[160]", "Uneven[170]"]
+    assert "no such square" in reasons["Uneven[150]"]
+    assert "its worker process ended with signal 9" in reasons["Uneven[160]"]
+    assert "cannot pickle" in reasons["Uneven[170]"]
+
+
+def test_many_quick_items_are_sent_in_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = []
+    answer = _worker_processes.Processes._answer
+    monkeypatch.setattr(_worker_processes.Processes, "_answer", lambda self, number, keys: messages.append(len(keys)) or answer(self, number, keys))
+    loader = ndd.DataLoader(Squares(6400), batch_size=64, multiprocessing_context="fork", num_workers=2)
+    assert sum(len(values) for values, _ in loader) == 6400
+    assert sum(messages) == 6400
+    assert max(messages) <= 32  # each process gets a part of a batch
+    assert messages.count(1) < 3200
 
 
 @pytest.mark.parametrize("on_error", ["raise", "skip"])

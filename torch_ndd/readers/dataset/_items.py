@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
 from functools import lru_cache, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -60,6 +60,12 @@ class Pixels:
 
     def __init__(self, array: np.ndarray) -> None:
         self.array = array
+
+
+class Failed(NamedTuple):
+    """The error in place of an item that could not be read."""
+
+    error: Exception
 
 
 class Items(tuple[Any, ...]):

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..._core.process.fork_locks import new_lock
 from ..._core.process.workers import Workers
 from ..._core.work.bad_samples import UnreadableSamples
 from ._activity import Activity
+from ._items import Failed
 from ._worker_processes import WorkerFailure, describe_error
 
 # Seconds. Items that take less are read by one thread at a time: handing the GIL from thread to thread takes 5 to 10 us, more than most data sets
@@ -22,12 +23,7 @@ _ITEMS_IN_TURN = 16  # of a piece, if one thread reads: it looks after each piec
 _MAX_PAUSE = 1 << 12
 # Seconds of work in a call for several items, at least: one of a Hugging Face data set takes 0.25 ms however few the items are.
 _CALL = 2e-3
-
-
-class Failed(NamedTuple):
-    """The error in place of an item that could not be read."""
-
-    error: Exception
+_MESSAGE = 10e-3  # the same for a message to a process, which takes 0.3 ms; the processes have other batches to go on with
 
 
 class Pace:
@@ -55,7 +51,7 @@ class Pace:
             seconds: From the beginning of the first item to the end of the last one.
             in_turn: One thread has read them in its turn, else all of them.
             work: Seconds of all threads together.
-            threads: Number of threads.
+            threads: Number of threads that have read: one may read all before the others begin.
             limit: Items that take less are quick: threads are not tried.
         """
         self._work = work
@@ -90,7 +86,17 @@ class Pace:
         return max(1, -(-items // calls))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Pace, ()  # locks cannot be pickled, and measurements belong to a process
+        return type(self), ()  # locks cannot be pickled, and measurements belong to a process
+
+
+class PaceOfProcesses(Pace):
+    """How many items a process should take at a time. All processes are used, however quick the items are."""
+
+    def note_batch(self, seconds: float, in_turn: bool, work: float = 0.0, threads: int = 1, limit: float = _QUICK) -> None:
+        self._work = work
+
+    def choose_piece(self, items: int, threads: int, in_one_call: bool) -> int:
+        return max(1, min(-(-items // threads), int(_MESSAGE / self._work))) if self._work else 1
 
 
 class ItemRequest:
@@ -157,8 +163,8 @@ class ItemRequest:
             raise self._fatal
         if self._pace is not None and self._spans:
             begins, ends = zip(*self._spans, strict=True)
-            work, threads = (sum(ends) - sum(begins)) / self._count, max(1, len(self._runs))
-            self._pace.note_batch((max(ends) - min(begins)) / self._count, self._in_turn, work, threads, self._limit)
+            work = (sum(ends) - sum(begins)) / self._count
+            self._pace.note_batch((max(ends) - min(begins)) / self._count, self._in_turn, work, len(self._spans), self._limit)
         return join_pieces(self._pieces)
 
 

@@ -25,7 +25,7 @@ import torch
 from ..._core.process.fork_locks import new_lock
 from ..._core.process.workers import call_when_freed
 from ..._core.suggestions import check_choice
-from ._items import prepare_item
+from ._items import Failed, prepare_item
 
 StartMethod = Literal["fork", "spawn", "forkserver"]
 Context = StartMethod | BaseContext
@@ -50,6 +50,12 @@ class RemoteError(Exception):
 
 class WorkerFailure(Exception):
     """An item that a worker process could not deliver."""
+
+
+def _describe_failure(text: str, remote: str) -> Failed:
+    error = WorkerFailure(text)
+    error.__cause__ = RemoteError(f"\n{remote}")
+    return Failed(error)
 
 
 class _Group:
@@ -168,17 +174,27 @@ class Processes:
 
     def item(self, key: Any) -> Any:
         """Return an item of the data set, computed by an idle process. Raise WorkerFailure with its error, caused by its traceback."""
-        number = self._idle.get()
-        try:
-            found, error = self._answer(number, key)
-        finally:
-            self._idle.put(number)
-        if error is not None:
-            text, remote = error
-            raise WorkerFailure(text) from RemoteError(f"\n{remote}")
+        (found,) = self.items([key])
+        if type(found) is Failed:
+            raise found.error
         return found
 
-    def _answer(self, number: int, key: Any) -> Any:
+    def items(self, keys: Sequence[Any]) -> list[Any]:
+        """Return items, computed by an idle process, with a :class:`Failed` WorkerFailure in place of those that it could not deliver."""
+        number = self._idle.get()
+        try:
+            answers = self._answer(number, list(keys))
+        except WorkerFailure as error:
+            if len(keys) == 1:
+                return [Failed(error)]
+            answers = None
+        finally:
+            self._idle.put(number)
+        if answers is None:  # one of the items may have ended the process, which shows when each is asked for alone
+            return [item for key in keys for item in self.items([key])]
+        return [found if error is None else _describe_failure(*error) for found, error in answers]
+
+    def _answer(self, number: int, keys: list[Any]) -> Any:
         while True:
             if self._failed is not None:
                 raise WorkerFailure(self._failed)
@@ -192,7 +208,7 @@ class Processes:
                     connection.recv_bytes()
                     self._served.add(number)
                     self._failed_starts = 0
-                connection.send(key)
+                connection.send(keys)
                 return _receive(connection)
             # The process has ended: it was killed, ran out of memory, or crashed in the data set.
             except (EOFError, OSError):
@@ -251,18 +267,34 @@ def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any,
     connection.send_bytes(b"ready")
     while True:
         try:
-            key = connection.recv()
+            keys = connection.recv()
         except (EOFError, OSError):
             return
+        answers = [_compute(dataset, key, raw) for key in keys]
         try:
-            answer: Any = (dataset[key] if raw else prepare_item(dataset[key]), None)
-            message = _encode(answer)
-        except Exception as error:
-            message = _encode((None, (describe_error(error), traceback.format_exc())))
+            message = _encode(answers)
+        except Exception:  # an item that cannot be sent
+            message = _encode([answer if error is None else (None, error) for answer in answers for error in [_error_of_sending(answer)]])
         try:
             _send(connection, *message)
         except OSError:
             return
+
+
+def _compute(dataset: Any, key: Any, raw: bool) -> tuple[Any, tuple[str, str] | None]:
+    """Return an item, or the text and the traceback of its error."""
+    try:
+        return dataset[key] if raw else prepare_item(dataset[key]), None
+    except Exception as error:
+        return None, (describe_error(error), traceback.format_exc())
+
+
+def _error_of_sending(answer: Any) -> tuple[str, str] | None:
+    try:
+        _encode(answer)
+    except Exception as error:
+        return describe_error(error), traceback.format_exc()
+    return None
 
 
 def end_with_parent(parent: int) -> None:
