@@ -13,11 +13,13 @@ from ..work.pending import Pending
 from ..work.sources import UNKNOWN
 from .dispatch import run
 from .extents import Fixed, find_lasting_extents
-from .foreign import from_numpy, from_torch
+from .foreign import from_numpy, from_torch, stack_arrays
 from .operand import Operand
 from .tensor import Tensor, as_tensor, check_layout, new_tensor
 
 pack = kernel("pack")
+
+_SMALL_BYTES = 1 << 17
 
 
 def is_array(data: Any) -> bool:
@@ -42,6 +44,8 @@ def collect(
 
     The first sample determines dtype and device by default. ``share``: use the samples' memory if they are contiguous.
     """
+    if dtype is None and device is None and (stacked := _copy_small(samples, share)) is not None:
+        return stacked, None, check_layout("batch", layout, stacked.dim() - 1), None, False, None, UNKNOWN
     # The usual lists of arrays are checked for a common type once, not array by array.
     tensors = _import_arrays(samples) if dtype is None and device is None else None
     tensors = tensors or _convert(samples, dtype, device)
@@ -66,6 +70,15 @@ def collect(
     # On a GPU, or in a graph, where torch orders the work.
     torch.cat([tensor.wait().reshape(-1) for tensor in tensors], out=out.view(-1))
     return out, shapes, layout, None, False, fixed, sources
+
+
+def _copy_small(samples: list[Any], share: bool) -> torch.Tensor | None:
+    """Return small arrays as one tensor, copied here: to queue the copy takes longer. None for other samples, and if they may share their memory."""
+    first = samples[0]
+    if type(first) is not np.ndarray or first.nbytes * len(samples) > _SMALL_BYTES or torch.compiler.is_compiling():
+        return None
+    # Several arrays without a base have memory of their own each, which is no batch.
+    return None if share and (len(samples) == 1 or first.base is not None) else stack_arrays(samples)
 
 
 def _sources_of(samples: list[Tensor]) -> Sequence[str]:
