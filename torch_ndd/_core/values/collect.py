@@ -73,11 +73,11 @@ def collect(
 
 
 def _copy_small(samples: list[Any], share: bool) -> torch.Tensor | None:
-    """Return small arrays as one tensor, copied here: to queue the copy takes longer. None for other samples, and if they may share their memory."""
+    """Copy small arrays into one tensor, which takes less time than queueing the copy. Return None for other samples, and if they may share memory."""
     first = samples[0]
     if type(first) is not np.ndarray or first.nbytes * len(samples) > _SMALL_BYTES or torch.compiler.is_compiling():
         return None
-    # Several arrays without a base have memory of their own each, which is no batch.
+    # Arrays without a base have memory of their own, which they cannot share as a batch.
     return None if share and (len(samples) == 1 or first.base is not None) else stack_arrays(samples)
 
 
