@@ -73,7 +73,7 @@ def collect(
 
 
 def _copy_small(samples: list[Any], share: bool) -> torch.Tensor | None:
-    """Copy small arrays into one tensor, which takes less time than queueing the copy. Return None for other samples, and if they may share memory."""
+    """Copy small arrays into one tensor, which is faster than to queue the copy. Return None for other samples, and if they may share memory."""
     first = samples[0]
     if type(first) is not np.ndarray or first.nbytes * len(samples) > _SMALL_BYTES or torch.compiler.is_compiling():
         return None
