@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,39 @@ def test_bad_items_are_found_among_those_of_one_message() -> None:
     assert "no such square" in reasons["Uneven[150]"]
     assert "its worker process ended with signal 9" in reasons["Uneven[160]"]
     assert "cannot pickle" in reasons["Uneven[170]"]
+
+
+class Ending(torch.utils.data.IterableDataset[int]):
+    """Numbers up to one that cannot be computed, or that ends the process."""
+
+    def __init__(self, error: int = -1, kill: int = -1) -> None:
+        self.error, self.kill = error, kill
+
+    def __iter__(self) -> Iterator[int]:
+        for k in range(70):
+            if k == self.error:
+                raise KeyError("no such number")
+            if k == self.kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield k
+
+
+@pytest.mark.parametrize("batch_size", [1, 16, 100])
+def test_a_stream_of_a_process_ends_where_it_ends(batch_size: int) -> None:
+    loader = ndd.DataLoader(Ending(), batch_size=batch_size, multiprocessing_context="fork")
+    for _ in range(2):
+        assert [x for batch in loader for x in batch.tolist()] == list(range(70))
+    shards = [ndd.DataLoader(Ending(), batch_size=batch_size, multiprocessing_context="fork", shard_id=k, num_shards=3) for k in range(3)]
+    assert [[x for batch in loader for x in batch.tolist()] for loader in shards] == [list(range(k, 70, 3)) for k in range(3)]
+
+
+@pytest.mark.parametrize(("bad", "reason"), [({"error": 37}, "no such number"), ({"kill": 37}, "its worker process ended with signal 9")])
+def test_a_stream_of_a_process_fails_where_it_fails(bad: dict[str, int], reason: str) -> None:
+    loader = ndd.DataLoader(Ending(**bad), batch_size=16, multiprocessing_context="fork")
+    batches = iter(loader)
+    assert [next(batches).tolist() for _ in range(2)] == [list(range(16)), list(range(16, 32))]
+    with pytest.raises(RuntimeError, match=f"sample 37: .*{reason}"):
+        next(batches)
 
 
 def test_many_quick_items_are_sent_in_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,8 +99,22 @@ class Numbered:
         self._items: Iterator[Any] | None = None
         self._at = (-1, 0)
 
-    def __getitem__(self, key: tuple[int, int]) -> Any:
-        epoch, number = key
+    def __getitem__(self, key: tuple[int, int, int, int]) -> list[Any]:
+        """Return up to ``count`` items ``(epoch, first, step, count)``, :class:`Ended` behind the last one, and fewer where a later one fails."""
+        epoch, first, step, count = key
+        items: list[Any] = []
+        for number in range(first, first + step * count, step):
+            try:
+                items.append(self._item(epoch, number))
+            except Exception:
+                if not items:
+                    raise
+                break  # the next call begins with it and raises
+            if isinstance(items[-1], Ended):
+                break
+        return items
+
+    def _item(self, epoch: int, number: int) -> Any:
         # Iterables cannot go back, so an earlier item begins a new iteration.
         if self._items is None or epoch != self._at[0] or number < self._at[1]:
             if hasattr(self._dataset, "set_epoch"):
@@ -143,6 +157,7 @@ class IterableReader(Stream):
         self._context: Context | None = context
         self.shard_id, self.num_shards = shard_id, num_shards
         self._items, self._processes = Numbered(dataset), cast(Processes | None, None)
+        self._one_by_one = False
 
     def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
         processes = self._processes
@@ -152,16 +167,23 @@ class IterableReader(Stream):
             processes._group.end_in_background()
         return super().begin_pass(batch_size)
 
-    def _item(self, number: int) -> Any:
-        key = (self._epoch, number)
+    def _take(self, number: int, count: int) -> list[Any]:
+        """Return items of this shard from ``number`` on: one, or of a process up to ``count``, because a message takes 0.1 ms."""
         try:
             # Started with the first item: a loader that is only constructed needs no process.
             if self._context is not None:
                 if self._processes is None:
                     self._processes = Processes(self._context, 1, self._items, self._collate is not None, self)
-                return self._processes.item(key)
-            item = self._items[key]
-            return item if self._collate is not None else prepare_item(item)
+                try:
+                    return self._processes.item((self._epoch, number, self.num_shards, 1 if self._one_by_one else count))
+                except WorkerFailure as error:
+                    if error.__cause__ is not None or self._one_by_one or count == 1:
+                        raise
+                # One of the items has ended the process, which shows when each has a message.
+                self._one_by_one = True
+                return self._take(number, 1)
+            items = self._items[self._epoch, number, self.num_shards, 1]
+            return items if self._collate is not None else [prepare_item(item) for item in items]
         except WorkerFailure as error:
             raise RuntimeError(f"{self._op}: sample {number}: {error}") from (error.__cause__ or error)
         except Exception as error:
@@ -172,13 +194,12 @@ class IterableReader(Stream):
         ended = False
         while not ended:
             items: list[Any] = []
-            while len(items) < batch_size:
-                item = self._item(number)
-                if isinstance(item, Ended):
+            while len(items) < batch_size and not ended:
+                items += self._take(number + len(items) * self.num_shards, batch_size - len(items))
+                if isinstance(items[-1], Ended):
+                    items.pop()
                     ended = True
-                    break
-                items.append(item)
-                number += self.num_shards
+            number += len(items) * self.num_shards
             if items:
                 # Counted as a full batch even if shorter, so that all shards agree on the position.
                 yield self._join_samples(items), batch_size
