@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "ndd/stream/scheduler.h"
 #include "ndd/stream/shared_work.h"
 #include "stress/stress.h"
 
@@ -203,12 +202,8 @@ class Check {
 
   // Creates the operation and records what is expected of it. The first `own` of the values that it reads belong to this caller.
   void make(Random& random, const ValuePtr& value, size_t own, int errors) {
-    auto operation = std::make_shared<Operation>();
+    auto operation = new_operation(scheduler_, value->pool->pool, random.chance(50) ? "left" : "right", value->samples);
     value->operation = operation;
-    operation->id = scheduler_.next_id();
-    operation->op = random.chance(50) ? "left" : "right";
-    operation->pool = value->pool->pool;
-    operation->samples = value->samples;
     operation->external = value->samples > 0 && random.chance(5);
     if (operation->external) value->grain = 1;
     for (Read& read : value->reads) {
@@ -348,11 +343,7 @@ class Check {
     CountedPool& pool = *pools_[random.below(pools_.size())];
     const int64_t samples = random.below(40) + 1, parts = random.below(4) + 1, failing = random.chance(40) ? random.below(samples) : samples;
     std::vector<std::atomic<int>> runs(samples);
-    auto operation = std::make_shared<Operation>();
-    operation->id = scheduler_.next_id();
-    operation->op = "shared";
-    operation->pool = pool.pool;
-    operation->samples = parts;
+    auto operation = new_operation(scheduler_, pool.pool, "shared", parts);
     operation->work = SharedWork(samples, random.below(3) + 1, parts, Work([&](int64_t i) {
                                    if (++pool.running > std::max(1, pool.pool->limit)) give_up("shared: more threads than the pool has");
                                    ++runs[i];
@@ -408,13 +399,8 @@ class Check {
 void handed_over() {
   Scheduler scheduler(1);
   const auto make = [&](int threads, int64_t samples, bool external, Work work) {
-    auto operation = std::make_shared<Operation>();
-    operation->id = scheduler.next_id();
-    operation->op = "work";
-    operation->pool = std::make_shared<Pool>(threads);
-    operation->samples = samples;
+    auto operation = new_operation(scheduler, std::make_shared<Pool>(threads), "work", samples, std::move(work));
     operation->external = external;
-    operation->work = std::move(work);
     return operation;
   };
   std::atomic<int> begun{0};
@@ -444,13 +430,8 @@ void computed_meanwhile() {
   const PoolPtr pool = std::make_shared<Pool>(1);
   const auto make = [&](
                         const OperationPtr& reads, bool external, const std::function<void()>& meanwhile = [] {}) {
-    auto operation = std::make_shared<Operation>();
-    operation->id = scheduler.next_id();
-    operation->op = "work";
-    operation->pool = pool;
-    operation->samples = 1;
+    auto operation = new_operation(scheduler, pool, "work", 1, [](int64_t) {});
     operation->external = external;
-    operation->work = [](int64_t) {};
     if (reads) {
       operation->formula = std::make_shared<Formula>();
       operation->result = operation.get();
@@ -487,10 +468,7 @@ void nothing_to_compute() {
   Scheduler scheduler(1);
   const PoolPtr pool = std::make_shared<Pool>(1);
   const auto make = [&] {
-    auto operation = std::make_shared<Operation>();
-    operation->id = scheduler.next_id();
-    operation->op = "work";
-    operation->pool = pool;
+    auto operation = new_operation(scheduler, pool, "work");
     operation->formula = std::make_shared<Formula>();
     operation->result = operation.get();
     return operation;

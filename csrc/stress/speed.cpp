@@ -9,7 +9,6 @@
 #include <thread>
 #include <vector>
 
-#include "ndd/stream/scheduler.h"
 #include "stress/stress.h"
 
 namespace ndd::stress {
@@ -31,12 +30,7 @@ double cpu_of_others() {
 }
 
 OperationPtr make(Scheduler& scheduler, const PoolPtr& pool, int64_t samples, OperationPtr source, Work work) {
-  auto operation = std::make_shared<Operation>();
-  operation->id = scheduler.next_id();
-  operation->op = "work";
-  operation->pool = pool;
-  operation->samples = samples;
-  operation->work = std::move(work);
+  auto operation = new_operation(scheduler, pool, "work", samples, std::move(work));
   if (source) scheduler.connect(operation, {{std::move(source), Dependency::same_sample}}, {});
   scheduler.submit(operation);
   return operation;

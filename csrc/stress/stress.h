@@ -9,6 +9,9 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "ndd/stream/scheduler.h"
 
 namespace ndd::stress {
 
@@ -42,6 +45,17 @@ inline Clock::duration busy(Clock::duration length) {
   while (now - begin < length) now = Clock::now();
   // If another process has interrupted it, that was on average halfway through.
   return now - begin < length + std::chrono::microseconds(1) ? now - begin : length / 2;
+}
+
+// An operation that is neither connected nor submitted yet.
+inline OperationPtr new_operation(Scheduler& scheduler, const PoolPtr& pool, const char* op, int64_t samples = 0, Work work = {}) {
+  auto operation = std::make_shared<Operation>();
+  operation->id = scheduler.next_id();
+  operation->op = op;
+  operation->pool = pool;
+  operation->samples = samples;
+  operation->work = std::move(work);
+  return operation;
 }
 
 // Prints the message and the state, and aborts.

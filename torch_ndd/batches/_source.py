@@ -75,17 +75,13 @@ class _Ahead(NamedTuple):
     request: Any
 
 
-def _parse_plan(value: Any, name: str) -> Batches:
-    return parse_settings(value, name)
-
-
 _COUNT = whole(0, 1 << 50)
 _STATE = keys(
     version=equal(STATE_VERSION),
     epoch=whole(),
     units=_COUNT,
-    plan=_parse_plan,
-    history=rows(row(_parse_plan, _COUNT), 0, MAX_PLANS),
+    plan=parse_settings,
+    history=rows(row(parse_settings, _COUNT), 0, MAX_PLANS),
     windows=rows(row(_COUNT, _COUNT, whole(0, 2**32 - 1)), 1, MAX_PLANS + 1),
     reader=lambda value, name: value,
 )

@@ -17,6 +17,7 @@ from .._core.values.extents import Fixed
 from .._core.work.bad_samples import ON_ERROR, Failures, OnError
 from .._core.work.cuda_work import record_event
 from .._core.work.diagnosis import note_decoding
+from ..ops._arguments import FLOATS, INTEGERS
 from ..ops._columns import rows
 from ..ops.geometry._crop_window import CropWindow
 from . import _by_python, _gpu_engines, _scale
@@ -31,18 +32,7 @@ _read_shapes = native.kernel("image_shapes", writes=(-3, -2, -1))
 OUTPUT_TYPES = ("RGB", "BGR", "GRAY", "YCbCr", "ANY_DATA")  # in the order of types.RGB to types.ANY_DATA, which are 0 to 4
 _OUTPUT_NUMBERS = tuple(range(len(OUTPUT_TYPES)))
 _CHANNELS = {"RGB": 3, "BGR": 3, "GRAY": 1, "YCbCr": 3}  # ANY_DATA has those of the file
-DTYPES = (
-    torch.uint8,
-    torch.int8,
-    torch.uint16,
-    torch.int16,
-    torch.uint32,
-    torch.int32,
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-)
+DTYPES = (*INTEGERS[:6], *FLOATS)  # integers of up to 32 bits
 
 # Three times Pillow's limit for a warning (89 million: a gigabyte of 32-bit pixels, divided by three); as RGB this is 805 MB.
 MAX_PIXELS = 1 << 28

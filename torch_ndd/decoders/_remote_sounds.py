@@ -167,8 +167,8 @@ def fetch_parts(sounds: Sequence[RemoteSound], parts: Sequence[Part]) -> dict[in
             contents = fetch([wanted for _, wanted in tasks], as_sent)
             taken: list[tuple[int, Future[None]]] = []
             for (k, wanted), content in zip(tasks, contents, strict=True):
-                if isinstance(content, Exception) and put is RemoteSound.set_first and sounds[k].size < 0:
-                    # An empty file has no range. For others the same error comes again.
+                if isinstance(content, Exception) and sounds[k].size < 0:
+                    # These were the first bytes, and an empty file has no range. For others the same error comes again.
                     taken.append((k, pool.submit(copy_context().run, sounds[k].set_all)))
                 elif isinstance(content, Exception):
                     errors.setdefault(k, content)

@@ -11,6 +11,7 @@ from .._core.values.operand import unwrap
 from .._core.values.tensor import Tensor
 
 INTEGERS = (torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64)
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def as_samples(value: Any, convert: Callable[[Any], Any] = as_batch) -> tuple[Batch, bool]:

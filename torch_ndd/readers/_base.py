@@ -52,7 +52,7 @@ class Reader(SampleSource):
     _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)
     _needs: Mapping[str, str | bytes | None] = {}  # paths that must exist, by argument
 
-    def __init__(self, max_batch_size: int | None, device: DeviceLike, options: LoaderOptions) -> None:
+    def __init__(self, max_batch_size: int | None, device: DeviceLike, options: Mapping[str, Any]) -> None:
         self._op = f"readers.{type(self).__name__}"
         unknown = sorted(set(options) - self._option_names)
         if unknown:
@@ -581,7 +581,7 @@ class Reader(SampleSource):
         rows += [("batch size", self.max_batch_size)] if self.max_batch_size else []
         return table(self._op, rows)
 
-    def _read_int(self, options: LoaderOptions, argument: str, default: int) -> int:
+    def _read_int(self, options: Mapping[str, Any], argument: str, default: int) -> int:
         value: Any = options.get(argument)
         if value is None:
             return default

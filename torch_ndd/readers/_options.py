@@ -27,8 +27,20 @@ def find_target(op: str, device: DeviceLike) -> torch.device:
     return target
 
 
-class LoaderOptions(TypedDict, total=False):
-    """Options of every reader.
+class StepOptions(TypedDict, total=False):
+    """Options of the readers whose steps are shared by the ranks; see :class:`LoaderOptions`."""
+
+    enable_checkpointing: bool
+    num_shards: int | None
+    on_error: OnError
+    pad_shards: bool | None
+    prefetch_queue_depth: int | None
+    seed: int | None
+    shard_id: int | None
+
+
+class LoaderOptions(StepOptions, total=False):
+    """Options of every other reader.
 
     - ``shard_id``, ``num_shards``: the first shard and the number of shards, one per process; after a complete epoch the reader moves to the next
       shard.
@@ -55,15 +67,9 @@ class LoaderOptions(TypedDict, total=False):
     dont_use_mmap: bool | None
     initial_fill: int | None
     lazy_init: bool | None
-    num_shards: int | None
-    on_error: OnError
     pad_last_batch: bool | None
-    pad_shards: bool | None
-    prefetch_queue_depth: int | None
     random_shuffle: bool | None
     read_ahead: bool | None
-    seed: int | None
-    shard_id: int | None
     shuffle_after_epoch: bool | None
     shuffle_after_epoch_seed: int | None
     skip_cached_images: bool | None
@@ -72,7 +78,6 @@ class LoaderOptions(TypedDict, total=False):
     url_max_bytes: int | None
     url_max_seconds: float | None
     url_stall_seconds: float | None
-    enable_checkpointing: bool
 
 
 class DecodingOptions(LoaderOptions, total=False):
@@ -98,7 +103,7 @@ def with_options(init: Callable[..., Any]) -> tuple[list[inspect.Parameter], fro
     options = (hint[0] if hint and is_typeddict(hint[0]) else LoaderOptions).__annotations__
     known = {parameter.name for parameter in own}
     # Options of the class itself come before those of all readers in the signature.
-    added = [name for name in sorted(options, key=LoaderOptions.__annotations__.__contains__) if name not in known]
+    added = sorted(set(options) - known, key=lambda name: (name in LoaderOptions.__annotations__, name))
     own += [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=options[name]) for name in added]
     return own, frozenset(options)
 

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from .._core import native
 from .._core.context.device import DeviceLike
 from .._core.context.states import whole
 from ._columns import read_column, read_values
-from ._options import OnError
+from ._options import StepOptions
 from ._ranges.ranges import address_of
 from ._shared_steps import MAX_EPOCH, SharedSteps, StepOrder
 from ._sources.inner import InnerSource
@@ -67,27 +67,9 @@ class Weighted(SharedSteps):
         weights: Any = None,
         balanced: str | None = None,
         samples_per_epoch: int | None = None,
-        seed: int | None = None,
-        shard_id: int | None = None,
-        num_shards: int | None = None,
-        pad_shards: bool | None = None,
-        on_error: OnError = "raise",
-        prefetch_queue_depth: int | None = None,
-        enable_checkpointing: bool = False,
+        **loader: Unpack[StepOptions],
     ) -> None:
-        super().__init__(
-            max_batch_size,
-            device,
-            {
-                "seed": seed,
-                "shard_id": shard_id,
-                "num_shards": num_shards,
-                "pad_shards": pad_shards,
-                "on_error": on_error,
-                "prefetch_queue_depth": prefetch_queue_depth,
-                "enable_checkpointing": enable_checkpointing,
-            },
-        )
+        super().__init__(max_batch_size, device, loader)
         if (weights is None) == (balanced is None):
             raise ValueError(f"{self._op}: give either weights or balanced, the name of a column of labels")
         if samples_per_epoch is not None and not 1 <= samples_per_epoch <= MAX_EPOCH:

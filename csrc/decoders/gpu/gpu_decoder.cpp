@@ -158,6 +158,7 @@ GpuDecoder::Codec GpuDecoder::find_codec(GpuCodec codec, const std::string& opti
     backend.pinned_memory = &pinned_memory_;
     result = {instance.get(), instance->make_decoder(backend, key.second)};
   }
+  // Kept even without a decoder, so that a library that is missing is not looked for again.
   return decoders_[key] = result;
 }
 

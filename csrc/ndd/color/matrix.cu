@@ -45,6 +45,7 @@ struct ByteCopies {
       for (int b = 0; b < 4; ++b) {
         const int place = 4 * word + b, source = place / kOut * 3 + from[place % kOut];
         low[word] |= static_cast<uint32_t>(source < 8 ? source : 0) << 4 * b;
+        // The last word is the second operand of the second permutation, whose selectors for it are 4 to 7.
         high[word] |= static_cast<uint32_t>(source < 8 ? b : source - 4) << 4 * b;
       }
     }
@@ -70,6 +71,7 @@ bool launch_bytes(const std::vector<PointwiseRun<ColorMatrix>>& runs) {
     int from[3] = {};
     if (run.f.template copies<3, kOut>(from)) copied.push_back({in, out, run.count / 3, ByteCopies<kOut>(from)});
   }
+  // One launch for the batch: copies only if all matrices are.
   return copied.size() == runs.size() ? pixels::launch<3, kOut>(copied) : pixels::launch<3, kOut>(mapped);
 }
 
@@ -83,6 +85,7 @@ struct GpuRun : PointwiseRun<ColorMatrix> {
 };
 
 template <class T>
+// Elements of an access of up to 16 bytes.
 inline constexpr int kPart = sizeof(T) == 8 ? 2 : 4;
 
 // Four elements in shared or read-only global memory, moved through registers in one access of up to 16 bytes, or two.
@@ -180,6 +183,7 @@ __device__ __forceinline__ void store_pixels(const T (&pixels)[kPixels * kChanne
         read_four(stage + r * kTile + lane * 4, four);
         store_four(four, to + r * kTile + lane * 4);
       }
+    // The next tile overwrites the stage.
     __syncwarp();
   }
 }
@@ -192,6 +196,7 @@ __device__ __forceinline__ void choose_channels(const int (&from)[kOut], const T
     for (int c = 0; c < kOut; ++c) {
       // Selected by the bits of the index: a chain of comparisons would make the compiler build a table in memory.
       const T low = kIn > 1 && (from[c] & 1) ? pixels[p * kIn + (kIn > 1)] : pixels[p * kIn];
+      // The places in brackets exist for every kIn: the compiler sees them even where the condition is never true.
       mapped[p * kOut + c] = kIn > 2 && (from[c] & 2) ? pixels[p * kIn + (kIn > 2 ? 2 : 0)] : low;
     }
   }
@@ -269,6 +274,7 @@ __global__ void __launch_bounds__(kThreads, 3) run_gpu(const __grid_constant__ T
         });
       }
     }
+    // What no group of four pixels covers: those of the head, and up to three behind the body.
     if (blockIdx.x == 0 && threadIdx.x < pixels - body)
       run_pixel<kIn, kOut>(run, from, copies, bytes, in, out, threadIdx.x < head ? threadIdx.x : threadIdx.x + body);
   }

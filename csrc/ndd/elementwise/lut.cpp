@@ -123,6 +123,7 @@ NDD_VBMI int64_t map_wide_vbmi(const uint8_t* src, int64_t count, const Entry* e
   constexpr __mmask64 kAll = ~__mmask64{0};  // gcc 12 warns of uninitialized values in the unmasked intrinsics
   TableRegisters table[kBytes];
   for (int b = 0; b < kBytes; ++b) {
+    // Byte b of all entries, as a table of its own.
     alignas(64) uint8_t bytes[kLevels];
     for (int v = 0; v < kLevels; ++v) bytes[v] = static_cast<uint8_t>(entries[v] >> (8 * b));
     table[b] = table_in_registers(bytes);

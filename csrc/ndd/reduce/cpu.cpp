@@ -18,6 +18,7 @@ bool is_square(Fold fold) { return fold == Fold::squares || fold == Fold::distan
 // The element type of the loop that folds `in` without loss, or in the type in which its squares are taken.
 // The fewer types, the faster the build; see fold.h.
 DType lane_dtype(Fold fold, DType in) {
+  // A sum of such squares does not fit in 64 bits.
   if (is_square(fold) && !is_floating_dtype(in) && item_bytes(in) >= 4) return DType::float64;
   switch (in) {
     case DType::uint8:

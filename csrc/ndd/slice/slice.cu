@@ -59,6 +59,7 @@ template <int unrolled, class Out, class Word, class Value>
 __device__ void write_words(Out* to, int count, int lane, Word word, Value value) {
   constexpr int kPer = kTogether<Out>;
   using Vector = AlignedVector<Out, kPer>;
+  // Elements in front of the first aligned vector, and behind the last whole one, are written one by one.
   const int before = static_cast<int>(reinterpret_cast<uintptr_t>(to) % sizeof(Vector) / sizeof(Out)), head = min((kPer - before) % kPer, count);
   const int words = (count - head) / kPer, single = count - words * kPer;
   auto* const vectors = reinterpret_cast<Vector*>(to + head);
@@ -66,6 +67,7 @@ __device__ void write_words(Out* to, int count, int lane, Word word, Value value
   for (int w = lane; w < words; w += kLane) Vector::store(word(head + w * kPer), vectors + w);
 #pragma unroll 1
   for (int i = lane; i < single; i += kLane) {
+    // The first `head` elements lie in front of the aligned vectors, the others follow them.
     const int e = i < head ? i : words * kPer + i;
     to[e] = value(e);
   }
@@ -91,6 +93,7 @@ __device__ void write_repeated(Out* to, int count, int lane, Out value) {
   Vector pattern;
 #pragma unroll
   for (int k = 0; k < kPer; ++k) pattern.element[k] = value;
+  // As in write_words().
   const int before = static_cast<int>(reinterpret_cast<uintptr_t>(to) % sizeof(Vector) / sizeof(Out)), head = min((kPer - before) % kPer, count);
   const int vectors = (count - head) / kPer, single = count - vectors * kPer;
 #pragma unroll 1
@@ -106,8 +109,10 @@ __device__ void stage_rows(const Tile& tile, uint4* stage, int lane) {
   const int first = tile.pixel_begin, step = static_cast<int>(tile.in_step), runs = tile.run == 0 ? 1 : tile.pixel;
   const int shown = tile.end - tile.begin, span = abs(step) * (shown - 1) + (tile.run == 0 ? tile.pixel_end - first : 1) * item;
   const int units = (tile.run == 0 ? tile.row_bytes : tile.run) / 16, total = tile.rows * runs * units;
+  // Multiplications in place of divisions by numbers that all lanes share.
   const uint32_t inverse = inverse_of(units), inverse_runs = inverse_of(runs);
   const int64_t row_in = tile.row_in;
+  // The lowest address that is read of the first row: with a negative step, that of its last pixel.
   const char* const start = tile.in + static_cast<int64_t>(tile.begin) * step + (step < 0 ? static_cast<int64_t>(shown - 1) * step : 0) +
                             (tile.run == 0 ? first * item : 0);
   if (runs == 1 && shown > 0 && units > 1 && all_readable(tile, start, 16 * units, 16)) {
@@ -116,6 +121,7 @@ __device__ void stage_rows(const Tile& tile, uint4* stage, int lane) {
       uint4 value[kInFlight];
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
+        // Lanes beyond the end read the last unit again, so that no branch lies between the loads.
         const int u = min(from + k * kLane, total - 1), row = quotient(u, inverse);
         const char* const source = start + row * row_in;
         value[k] = load_vector(source - misalignment(source) + 16 * (u - row * units));
@@ -436,9 +442,11 @@ void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DTy
     Plan plan;
     int64_t item = 0;
     const Kind kind = make_plan(slice, item_bytes(in), item_bytes(out), item, plan);
+    // Items of 1, 2, 4 or 8 bytes are moved as one unsigned number.
     const int power = item == 1 ? 0 : item == 2 ? 1 : item == 4 ? 2 : 3;
     SliceWork& work = kind == Kind::copy ? copied : kind == Kind::planes ? turned : slice.copies ? moved[power] : converted;
     fills = fills || (slice.copies && slice.filled());
+    // Other pairs of types have no kernel of their own: the general one finds out the types of each element.
     if (kind == Kind::general || !(slice.copies || convertible) || !work.has_room(plan)) general.push_back(slice);
     else work.add(slice, item_bytes(in), plan);
   }

@@ -50,14 +50,17 @@ size_t container_memory(size_t swap) {
   for (std::string line; std::getline(groups, line);) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (second == std::string::npos) continue;
+    // A line is number:kinds:path. The first version of control groups has one for each kind of resource, the second a single one without a kind.
     const std::string kinds = line.substr(first + 1, second - first - 1);
     const bool unified = kinds.empty();
     if (!unified && ("," + kinds + ",").find(",memory,") == std::string::npos) continue;
     const std::string root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
+    // From the process's own group up to the root.
     for (std::string group = line.substr(second + 1);; group.resize(group.rfind('/'))) {
       if (group == "/") group.clear();
       if (unified) {
         const size_t memory = limit_in(root + group + "/memory.max");
+        // Otherwise there is no limit, and the sum of both would wrap around.
         if (memory < kUnlimited - swap) limit = std::min(limit, memory + std::min(swap, limit_in(root + group + "/memory.swap.max")));
       } else {
         const size_t memory = limit_in(root + group + "/memory.limit_in_bytes");
@@ -185,6 +188,7 @@ void give_back(const Block& block) {
     std::lock_guard<ForkMutex> lock(p.mutex);
     p.idle.push_back(block);
     size_t total = 0;
+    // Of at most 17 blocks: simpler than a sum that every change would have to keep right.
     for (const Block& b : p.idle) total += b.bytes;
     while (p.idle.size() > kMaxIdleBlocks || total > kMaxIdleBytes) {
       total -= p.idle.front().bytes;

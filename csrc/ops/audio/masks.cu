@@ -36,6 +36,7 @@ double mean_of(const Samples& in, int64_t i) {
     double sums[8] = {};
     int64_t k = 0;
     for (; k + 8 <= count; k += 8)
+      // Through float32, as load_element() does on a GPU.
       for (int l = 0; l < 8; ++l) sums[l] += static_cast<double>(static_cast<float>(values[k + l]));
     for (; k < count; ++k) sums[0] += static_cast<double>(static_cast<float>(values[k]));
     for (const double sum : sums) total += sum;

@@ -65,6 +65,7 @@ NDD_HD Taps<W> taps_of(const Warp& warp, int64_t frame) {
     if (frame < warp.used) taps.first = begin + place;
     return taps;
   }
+  // Of the frame's center in the original: torch's align_corners=False.
   const double at = (static_cast<double>(place) + 0.5) * (static_cast<double>(frames) / static_cast<double>(resized)) - 0.5;
   const auto low = static_cast<int64_t>(floor(at)), last = frames - 1;
   const double right = at - static_cast<double>(low);
@@ -73,6 +74,7 @@ NDD_HD Taps<W> taps_of(const Warp& warp, int64_t frame) {
   taps.first = begin + first;
   taps.count = static_cast<int32_t>(inside(low + 2) - first) + 1;
   double weights[kTaps] = {};
+  // Taps beyond a side fall on its first or last frame, which gets the sum of their weights.
   for (int k = 0; k < kTaps; ++k) weights[inside(low - 1 + k) - first] += keys(right + 1.0 - k);
   for (int k = 0; k < kTaps; ++k) taps.weights[k] = static_cast<W>(weights[k]);
   return taps;
@@ -104,6 +106,7 @@ inline NDD_ALWAYS_INLINE void weigh_rows(const Weight<T>* weights, const T* from
       to[at] = static_cast<T>(value);
       return value;
     };
+    // The parameters do not say that input and output are different buffers.
     for (; f + kLanes <= end; f += kLanes)
 #pragma GCC ivdep
       for (int l = 0; l < kLanes; ++l) lanes[l] += weigh(f + l);
@@ -140,6 +143,7 @@ void augment_sample(const Samples& in, const Samples& out, int64_t i, const Draw
   const auto* from = static_cast<const T*>(in.data(i));
   auto* to = static_cast<T*>(out.data(i));
   if (frames * features == 0) return;
+  // Frames behind the used ones stay as they are.
   std::copy(from + used * features, from + frames * features, to + used * features);
   if (used == 0) return;
   const auto mean = static_cast<T>(static_cast<Weight<T>>(warp_sample(draws.warp, features, from, to)));
@@ -206,6 +210,7 @@ __global__ void __launch_bounds__(kThreads) warp_gpu(const __grid_constant__ Tab
         out[first * features + e] = static_cast<T>(value);
         sum += static_cast<double>(value);
       }
+      // Its barriers also keep the taps until every thread has used them.
       sum = reduce_block(shared, sum, [](double a, double b) { return a + b; });
       if (threadIdx.x == 0) sums[r * tiles + tile] = sum;
     }

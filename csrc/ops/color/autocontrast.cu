@@ -35,6 +35,7 @@ void widen_extremes(const T* row, int64_t n, T* least, T* largest) {
     T* __restrict high = largest;
     const int64_t count = n;
     for (int64_t k = 0; k < count; ++k) {
+      // A comparison with NaN is false, so that NaN widens nothing.
       low[k] = from[k] < low[k] ? from[k] : low[k];
       high[k] = from[k] > high[k] ? from[k] : high[k];
     }

@@ -71,6 +71,7 @@ void apply(const Arguments& arguments, const Image& image, const Step& step, con
       return color_matrix_detail::run_cpu({in, out, image.volume(), color::twist(1.0, 1.0, step.numbers[0], 0.0, 0.0)}, {3, 3}, DType::uint8,
                                           DType::uint8);
     case Kind::filter: return correlate_bytes(image, step, in, out);
+    // All other steps map levels to levels, whatever the channel.
     default: return map_bytes(step, step.kind == Kind::scale_contrast ? gray_mean(image, in) : 0.0f, in, image.volume(), out);
   }
 }
@@ -95,6 +96,7 @@ void byte_steps_cpu(const Tensor& input, const MaybeTensor& input_shapes, const 
       for (size_t k = 0; k < steps.size(); ++k) {
         uint8_t* to = static_cast<uint8_t*>(out.data(i)) + f * volume;
         if (k + 1 < steps.size()) {
+          // A step reads only what the one before has written, so two buffers are enough; the last step writes the output.
           std::vector<uint8_t>& buffer = buffers[k % 2];
           if (static_cast<int64_t>(buffer.size()) < volume) buffer.resize(volume);
           to = buffer.data();

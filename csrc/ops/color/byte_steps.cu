@@ -166,6 +166,7 @@ __device__ void sharpen(const Run& run) {
         continue;
       }
       const float middle = static_cast<float>(in[x]);
+      // The middle counts five times: three here, once among the nine below, and once in value().
       float sum = 3.0f * middle;
 #pragma unroll
       for (int dx = -1; dx <= 1; ++dx) {

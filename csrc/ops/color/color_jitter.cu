@@ -50,6 +50,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ double shared[kThreads];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run& run = runs.data()[k];  // a copy would be indexed in local memory
+    // Without contrast among its steps, nothing needs the mean.
     if (run.steps.contrast == run.steps.count) continue;
     double sum = 0.0;
     for (int64_t p = int64_t{blockIdx.x} * kThreads + threadIdx.x; p < run.image.pixels; p += int64_t{kParts} * kThreads) {
@@ -160,6 +161,7 @@ __global__ void __launch_bounds__(pixels::kThreads, pixels::kResident)
   __shared__ double shared[kThreads];
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const ByteRun& run = runs.data()[k];
+    // As in add_gray().
     if (run.f.contrast == run.f.count) continue;
     uint32_t sum = 0;
     const ByteGray gray{{run.f.step, 0, run.f.contrast, 0.0f, levels}, &sum};
@@ -177,6 +179,7 @@ __global__ void __launch_bounds__(pixels::kThreads, pixels::kResident)
     const ByteRun& run = runs.data()[k];
     float mean = 0.0f;
     if (run.f.contrast < run.f.count) {
+      // Whole numbers, whose sum is exact: every lane gets the same one, in whatever order it adds.
       double sum = parts[k * kParts + threadIdx.x % 32];
       for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, d);
       mean = static_cast<float>(sum / static_cast<double>(run.pixels > 0 ? run.pixels : 1));

@@ -65,6 +65,7 @@ void run_cpu(const Run& run, DType dtype) {
         const float* __restrict green = tile.channel[1];
         const float* __restrict blue = tile.channel[2];
         const int64_t count = n;
+        // Chosen outside of the loops, which then have no branch.
         if (whole)
           for (int64_t i = 0; i < count; ++i) red[i] = gray_level<true>(red[i], green[i], blue[i]);
         else

@@ -91,6 +91,7 @@ static __device__ void make_equalizing_table(const uint32_t* counts, int64_t tot
   const int lane = static_cast<int>(threadIdx.x) % 32;
   int64_t below[8], sum = 0;  // up to and with each level
   for (int j = 0; j < 8; ++j) below[j] = sum += counts[lane * 8 + j];
+  // A scan over the lanes, for the pixels of the darker ones.
   int64_t before = sum;
   for (int d = 1; d < 32; d *= 2) {
     const int64_t other = __shfl_up_sync(0xFFFFFFFFu, before, d);
@@ -126,6 +127,7 @@ static __device__ void make_equalizing_table(const uint32_t* counts, int64_t tot
   }
   int64_t darkest = 0;
   for (int j = 0; j < 8; ++j) darkest = lane * 8 + j == first ? below[j] : darkest;
+  // From the lane that has this level.
   darkest = __shfl_sync(0xFFFFFFFFu, darkest, first / 8);
   const int64_t rest = total - darkest;
   const float scale = 255.0f / static_cast<float>(rest);
@@ -139,6 +141,7 @@ static __device__ void make_equalizing_table(const uint32_t* counts, int64_t tot
 // Replaces the levels by all threads of the blocks along x: 16 bytes per thread and step, through tables of all channels in shared memory; about 7
 // instructions a byte.
 static __device__ void map_run(const LevelRun& run, const uint8_t* shared, int entries) {
+  // for_levels() aligns the input; the output is aligned with it if it lies at the same place within 16 bytes.
   const bool aligned = reinterpret_cast<uintptr_t>(run.out) % 16 == reinterpret_cast<uintptr_t>(run.in) % 16;
   for_levels(run, [&](int64_t at, int32_t channel, bool whole) {
     int table = channel * kLevels;

@@ -88,11 +88,13 @@ struct PixelGray {
 #pragma unroll
     for (int p = 0; p < 4; ++p) {
       const float* const c = color + kChannels * p;
+      // The places exist for one channel too, for which this is compiled as well.
       const float gray = kChannels == 3 ? gray_of(c[0], c[kChannels - 2], c[kChannels - 1]) : c[0];
       *sum += p < pixels ? static_cast<uint32_t>(gray) : 0u;
     }
   }
   __device__ __forceinline__ void operator()(int64_t, const uint32_t (&in)[kChannels], uint32_t (&)[1]) const { add(in, 4); }
+  // A single pixel, as the first of four, of which the others are not added.
   __device__ __forceinline__ void look_at(const uint8_t* in) const {
     uint32_t words[kChannels] = {};
 #pragma unroll
@@ -133,6 +135,7 @@ __global__ void __launch_bounds__(pixels::kThreads, kResident)
     const Run& run = runs.data()[k];
     double mean = 0.0;
     if (run.f.next_contrast(0) < run.f.count) {
+      // Whole numbers, whose sum is exact: every lane gets the same one, in whatever order it adds.
       double sum = parts[k * kParts + threadIdx.x % 32];
       for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, d);
       mean = sum / static_cast<double>(run.pixels > 0 ? run.pixels : 1);
@@ -153,6 +156,7 @@ std::vector<CudaBuffer> align(std::vector<Run>& runs, cudaStream_t stream) {
   for (Run& run : runs) {
     if (pixels::align_run<kChannels, kChannels>(run)) continue;
     const int64_t bytes = run.pixels * kChannels, offset = static_cast<int64_t>(reinterpret_cast<uintptr_t>(run.out) % sizeof(uint4));
+    // At the place within 16 bytes that the output has, so that one head aligns both.
     copies.emplace_back(bytes + offset);
     auto* const copy = static_cast<uint8_t*>(copies.back().data()) + offset;
     check_cuda(cudaMemcpyAsync(copy, run.in, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream), "opencv_colors");

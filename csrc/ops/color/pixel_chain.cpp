@@ -75,6 +75,7 @@ std::vector<Step> steps_of(const std::vector<Stage>& stages, DType in, int64_t i
       const uint8_t* table = stage.tables + (stage.rows == 1 ? 0 : i) * kLevels;
       uint8_t levels[kLevels], mapped[kLevels];
       if (stage.is_linear) {
+        // What the function makes of each level is its table.
         for (int v = 0; v < kLevels; ++v) levels[v] = static_cast<uint8_t>(v);
         pointwise_detail::direct<uint8_t, uint8_t>(levels, mapped, kLevels, Linear{n(i, 0), n(i, 1)});
         table = mapped;
@@ -150,6 +151,7 @@ void pixel_chain(const Tensor& input, const MaybeTensor& shapes, const std::vect
       const uint8_t* src = static_cast<const uint8_t*>(in.data(i)) + begin * row * in.item_bytes();
       uint8_t* dst = buffers.data();
       for (const Step& step : steps) {
+        // The last step writes to the output if nothing is left to do.
         if (ends && &step == &steps.back()) dst = static_cast<uint8_t*>(out.data(i)) + begin * row * out.item_bytes();
         step.run(src, n, dst);
         src = dst;
@@ -164,6 +166,7 @@ void pixel_chain(const Tensor& input, const MaybeTensor& shapes, const std::vect
       slice.placed = true;
       for (int d = ndim - 1; d >= 0; --d) {
         slice.out_stride[d] = step;
+        // Upside down, the first block of rows becomes the last one.
         if (order[d] == 0) slice.out = static_cast<char*>(out.data(i)) + (turned ? height - begin - rows : begin) * step * out.item_bytes();
         step *= shape[order[d]];
       }

@@ -66,6 +66,7 @@ void encode_on_cpu(const EncoderSample& sample, const Anchors& anchors, const Bo
       for (int32_t a = 0; a < count; ++a) {
         const float o = overlap_of(left[a], top[a], right[a], bottom[a], areas[a], corners, area);
         overlaps[a] = o;
+        // Of equal overlaps the last box wins.
         const bool better = o >= highest[a];
         highest[a] = better ? o : highest[a];
         which[a] = better ? number : which[a];
@@ -131,6 +132,7 @@ __global__ void __launch_bounds__(kThreads)
             forced[k] = true;
             chosen[k] = static_cast<int32_t>(b);
           }
+          // No overlap changes the box of a claimed anchor; a later claim does, above.
           if (forced[k]) continue;
           const float o = anchors.overlap(a, box, area);
           if (pass == 0) {

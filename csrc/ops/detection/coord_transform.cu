@@ -74,6 +74,7 @@ void map_floats(const void* input, void* output, int64_t count, const float* mat
 
 template <class T>
 void run_points(const PointsRun& run, const PointTypes& types, const T* matrix) {
+  // Points in the plane and in space, as nearly all are.
   if constexpr (sizeof(T) == sizeof(float)) {
     if (types.in == DType::float32 && types.out == DType::float32 && run.rows == run.columns) {
       if (run.rows == 2) return map_floats<2, 2>(run.in, run.out, run.count, matrix);
@@ -103,6 +104,7 @@ class Matrices {
 
   // For how many frames there are values, 1 where they hold for all.
   int64_t frames() const {
+    // The fewest, because an argument with values for frames needs one for each frame of the output.
     int64_t fewest = 1;
     for (const Numbers* argument : {&m_, &mt_, &t_})
       if (argument->frames > 1) fewest = fewest > 1 ? std::min(fewest, argument->frames) : argument->frames;

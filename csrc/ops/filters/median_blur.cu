@@ -75,6 +75,7 @@ struct Median {
 #pragma unroll 1
     for (int o = 0; o < count; ++o, element += row, from += pitch) {
 #pragma unroll
+      // The rows move up by one: with places that are known at compile time they stay in registers.
       for (int r = 0; r < 4; ++r)
 #pragma unroll
         for (int c = 0; c < 5; ++c) v[r][c] = v[r + 1][c];
@@ -202,6 +203,7 @@ __device__ __forceinline__ void merge(const Lanes* a, const Lanes* b, Lanes* mer
     Lanes even[kEven], odd[kOdd > 0 ? kOdd : 1];
     merge<(m + 1) / 2, (n + 1) / 2, 2 * step>(a, b, even);
     merge<m / 2, n / 2, 2 * step>(a + step, b + step, odd);
+    // The smallest is the first of the even places. Each of the others is compared with one neighbor only.
     merged[0] = even[0];
 #pragma unroll
     for (int k = 0; 2 * k + 1 < m + n; ++k) {
@@ -209,6 +211,7 @@ __device__ __forceinline__ void merge(const Lanes* a, const Lanes* b, Lanes* mer
         merged[2 * k + 1] = smaller(odd[k], even[k + 1]);
         merged[2 * k + 2] = larger(odd[k], even[k + 1]);
       } else {
+        // The last one has no partner.
         merged[2 * k + 1] = k < kOdd ? odd[k] : even[k + 1];
       }
     }

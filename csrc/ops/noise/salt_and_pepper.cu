@@ -214,6 +214,7 @@ void launch_gpu(const std::vector<Run>& runs, int64_t item_bytes) {
 }
 #endif
 
+// A value as the type stores it: the kernels know the sizes of elements only.
 uint64_t bits_of(double value, DType dtype) {
   uint64_t bits = 0;
   for_dtype(dtype, [&](auto tag) {
@@ -255,6 +256,7 @@ void salt_and_pepper(const Tensor& input, const MaybeTensor& input_shapes, const
     if (channel_axis >= 0) {
       run.channels = in.shape(i)[channel_axis];
       for (int64_t d = channel_axis + 1; d < in.ndim(); ++d) run.inner *= in.shape(i)[d];
+      // Without elements there are no pixels, and nothing to divide by.
       run.outer = run.channels * run.inner > 0 ? in.volume(i) / (run.channels * run.inner) : 0;
     }
     run.salt = salt ? bits_of((*salt)(i), in.dtype()) : extreme_bits(1, in.dtype());

@@ -56,6 +56,7 @@ __global__ void __launch_bounds__(kThreads) find_runs(const Mask* masks, int64_t
     for (int32_t x0 = 0; x0 < mask.width; x0 += 32) {
       const int32_t x = x0 + lane;
       const bool begins = x < mask.width && (x == 0 || values[x] != values[x - 1]);
+      // A scan by maxima: each lane gets the last beginning at or before its own pixel.
       int32_t begin = begins ? x : carried;
       for (int d = 1; d < 32; d *= 2) {
         const int32_t other = __shfl_up_sync(kAll, begin, d);
@@ -69,6 +70,7 @@ __global__ void __launch_bounds__(kThreads) find_runs(const Mask* masks, int64_t
 
 // Other threads change the parents meanwhile, always to smaller ones. Each step shortens the path.
 __device__ int32_t find_root(int32_t* parents, int32_t k) {
+  // A minimum with the largest number changes nothing: a read that sees what other threads have written.
   constexpr int32_t kKeep = INT32_MAX;
   int32_t parent = atomicMin(parents + k, kKeep);
   while (parent != k) {
@@ -103,6 +105,7 @@ __global__ void __launch_bounds__(kThreads) join_runs(const Mask* masks, int64_t
   for_rows(masks, count, [=](const Mask& mask, int32_t row) {
     const T* const values = static_cast<const T*>(mask.data);
     for (int d = 0; d + 1 < mask.ndim; ++d) {
+      // The first row along this axis has no neighbor before it. Along the last axis, the runs themselves connect the pixels.
       if (mask.position(row, d) == 0) continue;
       const int32_t here = row * mask.width, above = here - mask.stride[d] * mask.width;
       for (int32_t x = lane; x < mask.width; x += 32) {
@@ -123,6 +126,7 @@ __global__ void __launch_bounds__(kThreads) count_roots(const Mask* masks, int64
     const int32_t first = row * mask.width;
     for (int32_t x = lane; x < mask.width; x += 32) roots += mask.parents[first + x] == first + x;
     for (int d = 1; d < 32; d *= 2) roots += __shfl_xor_sync(kAll, roots, d);
+    // One addition for a row: atomic ones to the same number wait for each other.
     if (lane == 0 && roots > 0) atomicAdd(total, static_cast<unsigned long long>(roots));
   });
 }
@@ -138,9 +142,11 @@ __global__ void __launch_bounds__(kThreads) list_roots(const Mask* masks, int64_
       int64_t label = 0;
       for_dtype(dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
+        // check_masks() admits whole numbers only, but for_dtype compiles this for all types.
         if constexpr (!is_floating<T>) label = static_cast<int64_t>(static_cast<const T*>(mask.data)[pixel]);
       });
       components[number] = {mask.sample, pixel, label};
+      // From here on the root leads to its object, so that boxes need no other table.
       mask.parents[pixel] = -1 - number;
     }
   });
@@ -158,10 +164,12 @@ __global__ void __launch_bounds__(kThreads) widen_boxes(const Mask* masks, int64
       // Only the two ends of a run can widen a box.
       if (!begins && !ends) continue;
       int32_t parent = mask.parents[first + x];
+      // Nothing changes the parents any more, so ordinary reads are enough.
       while (parent >= 0) parent = mask.parents[parent];
       int32_t* const box = boxes + int64_t{-1 - parent} * 2 * mask.ndim;
       if (begins) atomicMin(box + mask.ndim - 1, x);
       if (ends) atomicMax(box + 2 * mask.ndim - 1, x + 1);
+      // Both ends of a run have the same position along the outer axes: one of them is enough.
       for (int d = 0; begins && d + 1 < mask.ndim; ++d) {
         const int32_t at = mask.position(row, d);
         atomicMin(box + d, at);
@@ -171,11 +179,13 @@ __global__ void __launch_bounds__(kThreads) widen_boxes(const Mask* masks, int64
   });
 }
 
+// What the minima and maxima start from.
 __global__ void __launch_bounds__(kThreads) clear_boxes(int32_t* boxes, int64_t numbers, int32_t ndim) {
   for (int64_t k = int64_t{blockIdx.x} * kThreads + threadIdx.x; k < numbers; k += int64_t{gridDim.x} * kThreads)
     boxes[k] = k % (2 * ndim) < ndim ? INT32_MAX : 0;
 }
 
+// Labels are only compared for equality, so the size of an element is enough.
 template <class Visit>
 void for_element_size(int64_t bytes, Visit visit) {
   if (bytes == 1) visit(uint8_t{});
@@ -200,6 +210,7 @@ std::vector<MaskObjects> find_objects_gpu(const char* op, const Samples& in, con
   for (MaskObjects& of_sample : objects) of_sample.ndim = ndim;
   int64_t pixels = 0, most_rows = 0;
   for (const int64_t i : samples) pixels += in.volume(i);
+  // One allocation for the parents of all masks.
   const CudaBuffer parents(pixels * static_cast<int64_t>(sizeof(int32_t)));
   std::vector<Mask> masks;
   pixels = 0;
@@ -229,6 +240,7 @@ std::vector<MaskObjects> find_objects_gpu(const char* op, const Samples& in, con
   const auto count = static_cast<int64_t>(masks.size());
   const dim3 grid = batch_grid(most_rows, kWarps, count);
   const cudaStream_t stream = current_cuda_stream();
+  // The number of roots, and the next number that one gets.
   const CudaBuffer counters(2 * sizeof(int64_t));
   auto* const total = static_cast<unsigned long long*>(counters.data());
   check_cuda(cudaMemsetAsync(total, 0, 2 * sizeof(int64_t), stream), op);
@@ -295,6 +307,7 @@ void random_object_bbox_cuda(const Tensor& input, const MaybeTensor& input_shape
   std::vector<int32_t> host_first(first.numel() + 1), host_second(second.numel() + 1), host_labels(labels.numel() + 1);
   const Boxes boxes{ndim, static_cast<Format>(format), host_first.data(), host_second.data(), host_labels.data()};
   for (int64_t i = 0; i < in.size(); ++i) boxes.set(i, whole_sample(in.shape(i), ndim, of_sample[i]));
+  // All others, and those without an object, keep the whole sample.
   for (const int64_t i : foreground) boxes.set(i, choose_object(objects[i], in.shape(i), ndim, of_sample[i], streams[i]));
   upload(first.data_ptr(), host_first.data(), first.numel() * sizeof(int32_t), op);
   upload(second.data_ptr(), host_second.data(), second.numel() * sizeof(int32_t), op);

@@ -81,9 +81,10 @@ __global__ void run_chains(const __grid_constant__ TableRows<AffineChain> chains
 }
 #endif
 
-// Composes the inputs with make(i, f), the map of frame f of sample i. Inputs and output are (dims, dims + 1) or (frames, dims, dims + 1); the inputs have one type.
-template <class Make>
-void compose_affine(const char* op, const std::vector<Samples>& inputs, const Samples& out, bool reversed, const Make& make) {
+// Composes the inputs with the map of frame f of sample i, an identity that change(map, i, f) turns into it. Inputs and output are (dims, dims + 1) or
+// (frames, dims, dims + 1); the inputs have one type.
+template <class Change>
+void compose_affine(const char* op, const std::vector<Samples>& inputs, const Samples& out, bool reversed, const Change& change) {
   for (const Samples& in : inputs)
     if (in.dtype() != inputs[0].dtype() || in.ndim() < 2 || in.ndim() > 3 || in.size() != out.size())
       fail(Error::Value, op, ": the inputs must have matrices of one type for each sample of the output");
@@ -102,7 +103,8 @@ void compose_affine(const char* op, const std::vector<Samples>& inputs, const Sa
         if (input_frames != 1 && input_frames < frames) fail(op, ": sample ", i, ": the inputs have ", input_frames, " and ", frames, " frames");
         parts.push_back(static_cast<const char*>(in.data(i)) + (input_frames > 1 ? f : 0) * volume * in.item_bytes());
       }
-      Affine own = make(i, f);
+      Affine own = Affine::identity(dims);
+      change(own, i, f);
       batch.push_back({own, nullptr, static_cast<int64_t>(inputs.size()), static_cast<float*>(out.data(i)) + f * volume,
                        inputs.empty() ? DType::float32 : inputs[0].dtype(), reversed});
     }
@@ -167,23 +169,17 @@ void set_center(Affine& map, const Numbers& numbers, int k, int64_t i, int64_t f
   }
 }
 
-struct Inputs {
-  std::vector<Samples> samples;
-  Inputs(const MaybeTensor& input, const MaybeTensor& shapes) {
-    if (input) samples.emplace_back(*input, shapes);
-  }
-};
-
-int64_t dims_of(const Samples& out, int64_t i) { return out.shape(i)[out.ndim() - 2]; }
+// The input, if there is one.
+std::vector<Samples> inputs_of(const MaybeTensor& input, const MaybeTensor& shapes) {
+  return input ? std::vector<Samples>{Samples(*input, shapes)} : std::vector<Samples>{};
+}
 
 void translation(const MaybeTensor& input, const MaybeTensor& input_shapes, const Tensor& offset, int64_t frames, int64_t single, bool reverse_order,
                  const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples out(output, output_shapes);
   const Numbers numbers({offset}, frames, single);
-  compose_affine("transforms.translation", Inputs(input, input_shapes).samples, out, reverse_order, [=](int64_t i, int64_t f) {
-    Affine map = Affine::identity(dims_of(out, i));
+  compose_affine("transforms.translation", inputs_of(input, input_shapes), out, reverse_order, [=](Affine& map, int64_t i, int64_t f) {
     for (int32_t d = 0; d < map.dims; ++d) map.m[d][map.dims] = numbers(0, i, f, d, map.dims);
-    return map;
   });
 }
 
@@ -191,11 +187,9 @@ void scale(const MaybeTensor& input, const MaybeTensor& input_shapes, const Tens
            bool reverse_order, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples out(output, output_shapes);
   const Numbers numbers({scale, center}, frames, single);
-  compose_affine("transforms.scale", Inputs(input, input_shapes).samples, out, reverse_order, [=](int64_t i, int64_t f) {
-    Affine map = Affine::identity(dims_of(out, i));
+  compose_affine("transforms.scale", inputs_of(input, input_shapes), out, reverse_order, [=](Affine& map, int64_t i, int64_t f) {
     for (int32_t d = 0; d < map.dims; ++d) map.m[d][d] = numbers(0, i, f, d, map.dims);
     set_center(map, numbers, 1, i, f);
-    return map;
   });
 }
 
@@ -204,8 +198,7 @@ void rotation(const MaybeTensor& input, const MaybeTensor& input_shapes, const T
               int64_t frames, int64_t single, bool reverse_order, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples out(output, output_shapes);
   const Numbers numbers({angle, axis, center}, frames, single);
-  compose_affine("transforms.rotation", Inputs(input, input_shapes).samples, out, reverse_order, [=](int64_t i, int64_t f) {
-    Affine map = Affine::identity(dims_of(out, i));
+  compose_affine("transforms.rotation", inputs_of(input, input_shapes), out, reverse_order, [=](Affine& map, int64_t i, int64_t f) {
     const double radians = numbers(0, i, f, 0, 1) * (M_PI / 180.0), c = std::cos(radians), s = std::sin(radians);
     if (!numbers.has(1)) {
       map.m[0][0] = map.m[1][1] = c;
@@ -226,7 +219,6 @@ void rotation(const MaybeTensor& input, const MaybeTensor& input_shapes, const T
       }
     }
     set_center(map, numbers, 2, i, f);
-    return map;
   });
 }
 
@@ -234,8 +226,7 @@ void shear(const MaybeTensor& input, const MaybeTensor& input_shapes, const Mayb
            int64_t frames, int64_t single, bool reverse_order, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples out(output, output_shapes);
   const Numbers numbers({shear, angles, center}, frames, single);
-  compose_affine("transforms.shear", Inputs(input, input_shapes).samples, out, reverse_order, [=](int64_t i, int64_t f) {
-    Affine map = Affine::identity(dims_of(out, i));
+  compose_affine("transforms.shear", inputs_of(input, input_shapes), out, reverse_order, [=](Affine& map, int64_t i, int64_t f) {
     const int32_t n = map.dims;
     for (int32_t r = 0; r < n; ++r) {
       for (int32_t c = 0; c < n; ++c) {
@@ -246,7 +237,6 @@ void shear(const MaybeTensor& input, const MaybeTensor& input_shapes, const Mayb
       }
     }
     set_center(map, numbers, 2, i, f);
-    return map;
   });
 }
 
@@ -255,8 +245,7 @@ void crop(const MaybeTensor& input, const MaybeTensor& input_shapes, const Tenso
           const MaybeTensor& output_shapes) {
   const Samples out(output, output_shapes);
   const Numbers numbers({from_start, from_end, to_start, to_end}, frames, single);
-  compose_affine("transforms.crop", Inputs(input, input_shapes).samples, out, reverse_order, [=](int64_t i, int64_t f) {
-    Affine map = Affine::identity(dims_of(out, i));
+  compose_affine("transforms.crop", inputs_of(input, input_shapes), out, reverse_order, [=](Affine& map, int64_t i, int64_t f) {
     for (int32_t d = 0; d < map.dims; ++d) {
       double v[4];
       for (int k = 0; k < 4; ++k) v[k] = numbers(k, i, f, d, map.dims);
@@ -267,15 +256,12 @@ void crop(const MaybeTensor& input, const MaybeTensor& input_shapes, const Tenso
       map.m[d][d] = (v[3] - v[2]) / (v[1] - v[0]);
       map.m[d][map.dims] = v[2] - map.m[d][d] * v[0];
     }
-    return map;
   });
 }
 
 void combine(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shapes, bool reverse_order, const Tensor& output,
              const MaybeTensor& output_shapes) {
-  const Samples out(output, output_shapes);
-  compose_affine("transforms.combine", samples_of(inputs, shapes), out, reverse_order,
-                 [out](int64_t i, int64_t) { return Affine::identity(out.shape(i)[out.ndim() - 2]); });
+  compose_affine("transforms.combine", samples_of(inputs, shapes), Samples(output, output_shapes), reverse_order, [](Affine&, int64_t, int64_t) {});
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ import torch
 from ..._core.process import workers
 from ..._core.values.batch import Batch, as_batch
 from .._graph.errors import UnknownArgumentError
-from .._graph.graph import Graph, Operation, Step, current_graph
-from .._graph.operations import on_device, target_device
+from .._graph.graph import Step, current_graph
+from .._graph.operations import PlacedOperation, on_device
 from .._inputs.feeding import import_batch
 from ..data_node import as_node, create
 from ..tensors._single import describe_type, is_capsule
@@ -25,7 +25,7 @@ from .calls import device_of, has_nodes
 _IGNORED = ("bytes_per_sample_hint", "seed", "synchronize_stream")
 
 
-class FunctionOperation(Operation):
+class FunctionOperation(PlacedOperation):
     """A Python function as an operator."""
 
     always_kept = True
@@ -46,10 +46,6 @@ class FunctionOperation(Operation):
     def accepts(self, value: Any) -> bool:
         """Return whether a result has this form."""
         return isinstance(value, np.ndarray) or hasattr(value, "__cuda_array_interface__")
-
-    def prepare(self, graph: Graph) -> None:
-        """Find the device of the results."""
-        self._target = target_device(self, graph)
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Wait for the inputs, call the function, and copy its results."""

@@ -173,15 +173,19 @@ class ReaderOperation(Operation):
         self.reader.load_state_dict(state["reader"])
 
 
-class ConstantOperation(Operation):
-    """The same value in every sample."""
-
-    value: torch.Tensor
-    layout: str | None = None
+class PlacedOperation(Operation):
+    """An operation that moves its results to its device."""
 
     def prepare(self, graph: Graph) -> None:
         """Find the device."""
         self._target = target_device(self, graph)
+
+
+class ConstantOperation(PlacedOperation):
+    """The same value in every sample."""
+
+    value: torch.Tensor
+    layout: str | None = None
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Repeat the value: in new memory, because the user may write to outputs."""
@@ -244,14 +248,10 @@ def _scalar(batch: Batch) -> Batch:
     return batch
 
 
-class ShapesOperation(Operation):
+class ShapesOperation(PlacedOperation):
     """The shapes of samples."""
 
     dtype: torch.dtype
-
-    def prepare(self, graph: Graph) -> None:
-        """Find the device."""
-        self._target = target_device(self, graph)
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Return the shapes, which are known before the values: nothing is waited for."""
@@ -259,12 +259,8 @@ class ShapesOperation(Operation):
         return on_device((new_batch(extents.to(self.dtype)),), self._target)
 
 
-class MoveOperation(Operation):
+class MoveOperation(PlacedOperation):
     """A copy to another device; the identity where there is no GPU."""
-
-    def prepare(self, graph: Graph) -> None:
-        """Find the device."""
-        self._target = target_device(self, graph)
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Copy the batch."""

@@ -9,6 +9,7 @@ import torch
 
 from ..._core.operators.operator import DeviceLike, Hint, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
+from .._arguments import FLOATS, INTEGERS
 from .._columns import extents_of, holds
 from .._outputs import resized
 from .spectra import check_float32
@@ -100,18 +101,7 @@ def nonsilent_region(
     return launch(out, [float(cutoff_db), float(reference_power), window_length])
 
 
-_RESAMPLED = (
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.uint8,
-    torch.int8,
-    torch.uint16,
-    torch.int16,
-    torch.uint32,
-    torch.int32,
-)
+_RESAMPLED = (*INTEGERS[:6], *FLOATS)  # of up to 32 bits
 
 
 @operator()

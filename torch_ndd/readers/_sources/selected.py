@@ -46,7 +46,7 @@ class Selected(Reader):
     """Sample k is sample ``numbers[k]`` of reader ``which[k]``. All readers have the same outputs."""
 
     def __init__(self, parts: Sequence[Reader], which: np.ndarray, numbers: np.ndarray, options: Mapping[str, Any]) -> None:
-        super().__init__(None, "cpu", options)  # type: ignore[arg-type]
+        super().__init__(None, "cpu", options)
         self._op, self._brief = parts[0]._op, brief(tuple(parts))
         self._parts, self._which, self._numbers = parts, which, numbers
 

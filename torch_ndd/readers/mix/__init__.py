@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
-from typing_extensions import override
+from typing_extensions import Unpack, override
 
 from ..._core.context.device import DeviceLike
 from ..._core.context.states import MAX_COUNT, format_value, one_of, row, rows, text, whole, yes_or_no
@@ -16,7 +16,7 @@ from ..._core.values.batch import new_batch
 from ..._core.work.bad_samples import LeftOut, UnreadableSamples
 from ..._core.work.sources import Sources
 from .._merge import merge_outputs
-from .._options import OnError
+from .._options import StepOptions
 from .._order import Position
 from .._shared_steps import MAX_EPOCH, SharedSteps
 from .._sources.inner import InnerSource, OutputCheck
@@ -35,6 +35,12 @@ SourceOrder = Literal["interleaved", "shuffled"]
 EpochPolicy = Literal["first", "all", "once"]
 
 _PROBED = 16  # samples of a source, to learn its outputs
+
+
+class MixOptions(StepOptions, total=False):
+    """Options of :class:`Mix`; see there."""
+
+    random_shuffle: bool | None
 
 
 class Mix(SharedSteps):
@@ -102,29 +108,9 @@ class Mix(SharedSteps):
         epoch: EpochPolicy | int = "first",
         block: int = 1,
         fields: Sequence[str] | None = None,
-        random_shuffle: bool | None = None,
-        seed: int | None = None,
-        shard_id: int | None = None,
-        num_shards: int | None = None,
-        pad_shards: bool | None = None,
-        on_error: OnError = "raise",
-        prefetch_queue_depth: int | None = None,
-        enable_checkpointing: bool = False,
+        **loader: Unpack[MixOptions],
     ) -> None:
-        super().__init__(
-            max_batch_size,
-            device,
-            {
-                "random_shuffle": random_shuffle,
-                "seed": seed,
-                "shard_id": shard_id,
-                "num_shards": num_shards,
-                "pad_shards": pad_shards,
-                "on_error": on_error,
-                "prefetch_queue_depth": prefetch_queue_depth,
-                "enable_checkpointing": enable_checkpointing,
-            },
-        )
+        super().__init__(max_batch_size, device, loader)
         if not isinstance(sources, Mapping):
             raise TypeError(f"{self._op}: sources must be a dict of readers or data sets by name, got {brief(sources)}")
         if not 1 <= len(sources) <= MAX_SOURCES:
@@ -144,7 +130,7 @@ class Mix(SharedSteps):
         self._temperature = check_temperature(self._op, temperature, weights)
         self._weights = None if weights is None else check_weights(self._op, weights, self._names)
         self._sources = [InnerSource(self._op, name, f"the source {name!r}", source) for name, source in sources.items()]
-        for source in self._sources if random_shuffle else ():
+        for source in self._sources if self._random_shuffle else ():
             source.reader.expect_random_order()
         self._needs = {f"{source.name}: {what}": path for source in self._sources for what, path in source.reader._needs.items()}
         # Only to begin sources again per epoch: `_begin_source` rejects another size.

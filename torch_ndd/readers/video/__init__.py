@@ -3,7 +3,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypedDict
 
 import torch
 from typing_extensions import Unpack
@@ -102,6 +102,34 @@ class Video(VideoReader):
         self._limits = Limits(frames=bool(options.get("file_list_frame_num")), start_up=not down, end_up=down)
 
 
+class ResizeOptions(TypedDict, total=False):
+    """The arguments of :func:`resize` that :class:`VideoResize` passes on."""
+
+    antialias: bool | None
+    interp_type: types.DALIInterpType | None
+    mag_filter: types.DALIInterpType | None
+    max_size: float | Sequence[float] | None
+    min_filter: types.DALIInterpType | None
+    mode: str | None
+    resize_longer: float | None
+    resize_shorter: float | None
+    resize_x: float | None
+    resize_y: float | None
+    resize_z: float | None
+    roi_end: Sequence[float] | None
+    roi_relative: bool | None
+    roi_start: Sequence[float] | None
+    size: float | Sequence[float] | None
+    subpixel_scale: bool | None
+
+
+class VideoResizeOptions(VideoOptions, ResizeOptions, total=False):
+    """Options of :class:`VideoResize`."""
+
+    minibatch_size: int | None
+    temp_buffer_hint: int | None
+
+
 class VideoResize(Video):
     """Read sequences of frames like :class:`Video` and resize them like :func:`resize`, whose arguments it also takes.
 
@@ -121,46 +149,11 @@ class VideoResize(Video):
         device: DeviceLike = "cpu",
         num_inputs: int | None = None,
         *,
-        antialias: bool | None = None,
-        interp_type: types.DALIInterpType | None = None,
-        mag_filter: types.DALIInterpType | None = None,
-        max_size: float | Sequence[float] | None = None,
-        min_filter: types.DALIInterpType | None = None,
-        minibatch_size: int | None = None,
-        mode: str | None = None,
-        resize_longer: float | None = None,
-        resize_shorter: float | None = None,
-        resize_x: float | None = None,
-        resize_y: float | None = None,
-        resize_z: float | None = None,
-        roi_end: Sequence[float] | None = None,
-        roi_relative: bool | None = None,
-        roi_start: Sequence[float] | None = None,
         sequence_length: int,
-        size: float | Sequence[float] | None = None,
-        subpixel_scale: bool | None = None,
-        temp_buffer_hint: int | None = None,
-        **options: Unpack[VideoOptions],
+        **options: Unpack[VideoResizeOptions],
     ) -> None:
         super().__init__(max_batch_size, name, device, num_inputs, sequence_length=sequence_length, **options)
-        self._resizing = {
-            "antialias": antialias,
-            "interp_type": interp_type,
-            "mag_filter": mag_filter,
-            "max_size": max_size,
-            "min_filter": min_filter,
-            "mode": mode,
-            "resize_longer": resize_longer,
-            "resize_shorter": resize_shorter,
-            "resize_x": resize_x,
-            "resize_y": resize_y,
-            "resize_z": resize_z,
-            "roi_end": roi_end,
-            "roi_relative": roi_relative,
-            "roi_start": roi_start,
-            "size": size,
-            "subpixel_scale": subpixel_scale,
-        }
+        self._resizing = {name: options.get(name) for name in ResizeOptions.__annotations__}
         self._now: dict[str, Any] = {}  # those of a call
 
     def __call__(self, *, batch_size: int | None = None, **arguments: Any) -> Any:

@@ -16,10 +16,6 @@ from .functional._color import jitter_images
 class Grayscale(Batched, reference.Grayscale):
     """Make images gray, in one channel or in three."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Transform a leaf."""
-        return self._call_kernel(F.rgb_to_grayscale, inpt, num_output_channels=self.num_output_channels)
-
 
 class RandomGrayscale(RandomTransform, reference.RandomGrayscale):
     """Make images gray with the probability ``p``; the number of channels stays."""
@@ -28,17 +24,9 @@ class RandomGrayscale(RandomTransform, reference.RandomGrayscale):
         """Return the number of channels."""
         return {"num_input_channels": query_chw(flat_inputs)[0]}
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Transform a leaf."""
-        return self._call_kernel(F.rgb_to_grayscale, inpt, num_output_channels=params["num_input_channels"])
-
 
 class RGB(Batched, reference.RGB):
     """Repeat the only channel of gray images three times."""
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Transform a leaf."""
-        return self._call_kernel(F.grayscale_to_rgb, inpt)
 
 
 # In the order of torchvision, to whose indices the drawn permutations refer.
@@ -82,10 +70,6 @@ class RandomChannelPermutation(Batched, reference.RandomChannelPermutation):
         draws = draws_for(flat_inputs)
         permutations = draws.permutations(_channel_count(flat_inputs))
         return {"permutation": permutations[0] if draws.batch_size is None else batch_of(permutations)}
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Transform a leaf."""
-        return self._call_kernel(F.permute_channels, inpt, params["permutation"])
 
 
 def _channel_count(flat_inputs: list[Any]) -> int:
@@ -135,46 +119,22 @@ class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
 class RandomEqualize(RandomTransform, reference.RandomEqualize):
     """Equalize histograms with the probability ``p``."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Transform a leaf."""
-        return self._call_kernel(F.equalize, inpt)
-
 
 class RandomInvert(RandomTransform, reference.RandomInvert):
     """Invert colors with the probability ``p``."""
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Transform a leaf."""
-        return self._call_kernel(F.invert, inpt)
 
 
 class RandomPosterize(RandomTransform, reference.RandomPosterize):
     """Keep ``bits`` bits of each value with the probability ``p``."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Transform a leaf."""
-        return self._call_kernel(F.posterize, inpt, bits=self.bits)
-
 
 class RandomSolarize(RandomTransform, reference.RandomSolarize):
     """Invert values from ``threshold`` on, with the probability ``p``."""
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Transform a leaf."""
-        return self._call_kernel(F.solarize, inpt, threshold=self.threshold)
 
 
 class RandomAutocontrast(RandomTransform, reference.RandomAutocontrast):
     """Stretch each channel from black to white with the probability ``p``."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Transform a leaf."""
-        return self._call_kernel(F.autocontrast, inpt)
-
 
 class RandomAdjustSharpness(RandomTransform, reference.RandomAdjustSharpness):
     """Change the sharpness with the probability ``p``."""
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Transform a leaf."""
-        return self._call_kernel(F.adjust_sharpness, inpt, sharpness_factor=self.sharpness_factor)

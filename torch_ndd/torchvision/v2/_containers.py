@@ -108,10 +108,6 @@ class RandomOrder(_RandomContainer, reference.RandomOrder):
 class Identity(Batched, reference.Identity):
     """Change nothing."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Return the leaf."""
-        return inpt
-
 
 class Lambda(Batched, reference.Lambda):
     """Call a function with every leaf of some types; a Batch is passed as a whole."""

@@ -39,10 +39,6 @@ class ToDtype(Batched, reference.ToDtype):
 class ConvertImageDtype(Batched, reference.ConvertImageDtype):
     """Change the dtype of images, with their range. Deprecated in torchvision: use ``ToDtype(dtype, scale=True)``."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Convert a leaf."""
-        return self._call_kernel(F.to_dtype, inpt, dtype=self.dtype, scale=True)
-
 
 class _Conversion(Batched):
     """A conversion, which applies to every image Batch of a sample and not only to the first."""

@@ -9,7 +9,6 @@ from torchvision.transforms import v2 as reference
 from ..._core.values.batch import new_batch
 from ...random import normal
 from .._draws import Draws, to_int
-from . import functional as F
 from ._base import RandomTransform, draws_for, query_chw
 from ._geometry import warn_of_passing
 
@@ -63,9 +62,3 @@ class RandomErasing(RandomTransform, reference.RandomErasing):
         shapes = torch.stack([torch.as_tensor(extent).expand(draws.count) for extent in (channels, height, width)], 1)
         noise = normal(shape=new_batch(shapes), batch_size=draws.count)
         return [sample.torch() for sample in noise.evaluate()]
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Erase in a leaf."""
-        if params["v"] is None:
-            return inpt
-        return self._call_kernel(F.erase, inpt, **params, inplace=self.inplace)

@@ -3,14 +3,12 @@
 
 from typing import Any
 
-import PIL.Image
 import torch
 from torchvision.transforms import v2 as reference
 
 from ..._core.values.batch import Batch, new_batch
 from .. import tv_tensors
-from .._sample import has_any, is_pure_tensor
-from . import functional as F
+from .._sample import is_pure_tensor
 from ._base import Batched, draws_for
 from .functional._dispatch import as_images
 
@@ -18,23 +16,9 @@ from .functional._dispatch import as_images
 class Normalize(Batched, reference.Normalize):
     """Subtract a mean and divide by a standard deviation, for each channel."""
 
-    def check_inputs(self, flat_inputs: Any) -> None:
-        """Raise TypeError for PIL images."""
-        if has_any(flat_inputs, PIL.Image.Image):
-            raise TypeError(f"{self._name}() does not support PIL images.")
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Normalize a leaf."""
-        return self._call_kernel(F.normalize, inpt, mean=self.mean, std=self.std, inplace=self.inplace)
-
 
 class LinearTransformation(Batched, reference.LinearTransformation):
     """Subtract a mean from the flattened pixels of an image ``(C, H, W)`` and multiply the row by a matrix."""
-
-    def check_inputs(self, flat_inputs: Any) -> None:
-        """Raise TypeError for PIL images."""
-        if has_any(flat_inputs, PIL.Image.Image):
-            raise TypeError(f"{self._name}() does not support PIL images.")
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
         """Multiply a leaf."""
@@ -73,17 +57,9 @@ class GaussianBlur(Batched, reference.GaussianBlur):
         sigma = draws.result(draws.uniform(self.sigma[0], self.sigma[1]))
         return {"sigma": [sigma, sigma]}
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Blur a leaf."""
-        return self._call_kernel(F.gaussian_blur, inpt, self.kernel_size, **params)
-
 
 class GaussianNoise(Batched, reference.GaussianNoise):
     """Add normally distributed noise."""
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Add noise to a leaf."""
-        return self._call_kernel(F.gaussian_noise, inpt, mean=self.mean, sigma=self.sigma, clip=self.clip)
 
 
 class JPEG(Batched, reference.JPEG):
@@ -93,7 +69,3 @@ class JPEG(Batched, reference.JPEG):
         """Draw a quality."""
         draws = draws_for(flat_inputs)
         return {"quality": draws.result(draws.integers(self.quality[0], self.quality[1] + 1), int)}
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Compress a leaf."""
-        return self._call_kernel(F.jpeg, inpt, quality=params["quality"])

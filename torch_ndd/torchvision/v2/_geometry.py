@@ -21,20 +21,12 @@ from .functional._resize import Normalization, normalize_resized, resize_by_pill
 class RandomHorizontalFlip(RandomTransform, reference.RandomHorizontalFlip):
     """Mirror left and right with the probability ``p``."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Flip a leaf."""
-        return self._call_kernel(F.horizontal_flip, inpt)
-
     def _transform_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
         return flip_leaves_where(self, acts, leaves, 0)
 
 
 class RandomVerticalFlip(RandomTransform, reference.RandomVerticalFlip):
     """Mirror top and bottom with the probability ``p``."""
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Flip a leaf."""
-        return self._call_kernel(F.vertical_flip, inpt)
 
     def _transform_where(self, acts: torch.Tensor, leaves: list[Any]) -> list[Any]:
         return flip_leaves_where(self, acts, leaves, 1)
@@ -68,10 +60,6 @@ class Resize(Resizing, reference.Resize):
 
 class CenterCrop(Batched, reference.CenterCrop):
     """Crop the window in the middle: see :func:`functional.center_crop`."""
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Crop a leaf."""
-        return self._call_kernel(F.center_crop, inpt, output_size=self.size)
 
 
 class RandomResizedCrop(Resizing, reference.RandomResizedCrop):
@@ -148,17 +136,9 @@ def warn_of_passing(name: str, inpt: Any) -> None:
 class FiveCrop(_SeveralCrops, reference.FiveCrop):
     """Return the windows in the four corners and in the middle, as a tuple."""
 
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Crop the windows of a leaf."""
-        return self._call_kernel(F.five_crop, inpt, self.size)
-
 
 class TenCrop(_SeveralCrops, reference.TenCrop):
     """Return the windows of :class:`FiveCrop`, and those of the flipped image, as a tuple."""
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Crop the windows of a leaf."""
-        return self._call_kernel(F.ten_crop, inpt, self.size, vertical_flip=self.vertical_flip)
 
 
 class Pad(Batched, reference.Pad):
@@ -317,7 +297,3 @@ class RandomResize(_RandomSizeResize, reference.RandomResize):
 
 class UniformTemporalSubsample(Batched, reference.UniformTemporalSubsample):
     """Select evenly spaced frames of videos."""
-
-    def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """Select frames of a leaf."""
-        return self._call_kernel(F.uniform_temporal_subsample, inpt, self.num_samples)

@@ -116,6 +116,12 @@ permute_channels_image, permute_channels_video = on_images(permute_channels, _pe
 # --- brightness, contrast, saturation, hue ---
 
 
+def _jitter(images: Batch, name: str, value: Any, limit: float | None = None) -> Batch:
+    factor = _check_factor(f"adjust_{name}", images, f"{name}_factor", value, limit)
+    check_channels(f"adjust_{name}", images)
+    return color_jitter(images, **{name: _as_double(factor)})
+
+
 def adjust_brightness(inpt: Any, brightness_factor: Any) -> Any:
     """Multiply the values: 0 is black, 1 the image.
 
@@ -126,9 +132,7 @@ def adjust_brightness(inpt: Any, brightness_factor: Any) -> Any:
 
 
 def _adjust_brightness(images: Batch, brightness_factor: Any) -> Batch:
-    factor = _check_factor("adjust_brightness", images, "brightness_factor", brightness_factor)
-    check_channels("adjust_brightness", images)
-    return color_jitter(images, brightness=_as_double(factor))
+    return _jitter(images, "brightness", brightness_factor)
 
 
 adjust_brightness_image, adjust_brightness_video = on_images(adjust_brightness, _adjust_brightness)
@@ -140,9 +144,7 @@ def adjust_contrast(inpt: Any, contrast_factor: Any) -> Any:
 
 
 def _adjust_contrast(images: Batch, contrast_factor: Any) -> Batch:
-    factor = _check_factor("adjust_contrast", images, "contrast_factor", contrast_factor)
-    check_channels("adjust_contrast", images)
-    return color_jitter(images, contrast=_as_double(factor))
+    return _jitter(images, "contrast", contrast_factor)
 
 
 adjust_contrast_image, adjust_contrast_video = on_images(adjust_contrast, _adjust_contrast)
@@ -154,9 +156,7 @@ def adjust_saturation(inpt: Any, saturation_factor: Any) -> Any:
 
 
 def _adjust_saturation(images: Batch, saturation_factor: Any) -> Batch:
-    factor = _check_factor("adjust_saturation", images, "saturation_factor", saturation_factor)
-    check_channels("adjust_saturation", images)
-    return color_jitter(images, saturation=_as_double(factor))
+    return _jitter(images, "saturation", saturation_factor)
 
 
 adjust_saturation_image, adjust_saturation_video = on_images(adjust_saturation, _adjust_saturation)
@@ -169,9 +169,7 @@ def adjust_hue(inpt: Any, hue_factor: Any) -> Any:
 
 def _adjust_hue(images: Batch, hue_factor: Any) -> Batch:
     _check_precision("adjust_hue", images)
-    factor = _check_factor("adjust_hue", images, "hue_factor", hue_factor, 0.5)
-    check_channels("adjust_hue", images)
-    return color_jitter(images, hue=_as_double(factor))
+    return _jitter(images, "hue", hue_factor, 0.5)
 
 
 adjust_hue_image, adjust_hue_video = on_images(adjust_hue, _adjust_hue)

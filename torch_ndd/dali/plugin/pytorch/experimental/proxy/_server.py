@@ -139,9 +139,7 @@ class DALIServer:
 
     def _output(self, reference: DALIOutputBatchRef) -> torch.Tensor:
         run = reference.pipe_run_ref
-        # Batches that a loader has not issued ahead are issued on demand.
-        if run.outputs is None and run.error is None and run not in self._issued:
-            self._issue(run)
+        self._issue(run)
         # Outputs come in the order of issue, so those of earlier runs are taken first.
         while run.outputs is None and run.error is None:
             self._take()
@@ -154,15 +152,15 @@ class DALIServer:
         """Issue all batches that an object refers to."""
 
         def issue(reference: DALIOutputBatchRef) -> DALIOutputBatchRef:
-            run = reference.pipe_run_ref
-            if run.outputs is None and run.error is None and run not in self._issued:
-                self._issue(run)
+            self._issue(reference.pipe_run_ref)
             return reference
 
         _map_references(issue, obj, {})
 
     def _issue(self, run: DALIPipelineRunRef) -> None:
-        """Feed the pipeline a batch, and issue its run."""
+        """Feed the pipeline a batch and issue its run, unless a loader has issued it ahead."""
+        if run.outputs is not None or run.error is not None or run in self._issued:
+            return
         if os.getpid() != self._process:
             raise RuntimeError("DALIServer: the pipeline runs in the process that created the server; worker processes use only its proxy")
         fed: list[Any] = []
