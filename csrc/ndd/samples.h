@@ -42,8 +42,10 @@ class Samples {
     return size_ > 0 ? static_cast<double>(table_->offsets[size_]) / static_cast<double>(size_) : 0.0;
   }
   // The position of sample i, in elements from the start of the buffer.
-  int64_t offset(int64_t i) const { return i == 0 ? 0 : dense() ? checked(i) * dense_volume_ : table_->offsets[checked(i)]; }
+  int64_t offset(int64_t i) const { return dense() ? checked(i) * dense_volume_ : table_->offsets[checked(i)]; }
   void* data(int64_t i) const { return data_ + offset(i) * item_bytes_; }
+  // Where the batch begins, also one without samples: to compare, not to read from.
+  const void* address() const { return data_; }
   const Tensor& values() const { return values_; }
 
  private:

@@ -68,7 +68,7 @@ class NpyRequest : public ReadRequest {
 
   const std::vector<NpyHeader>& headers() const { return headers_; }
   const std::vector<NpyWindow>& windows() const { return windows_; }
-  Tensor take_bytes() { return tensor_of(std::move(memory_), offsets_.back()); }
+  Tensor take_bytes() { return take_memory(memory_, offsets_); }
 
  protected:
   void measure(int64_t part) override {
@@ -144,10 +144,10 @@ class NpyRequest : public ReadRequest {
   Memory memory_;
 };
 
-NpyRequest& arrays(int64_t handle) { return dynamic_cast<NpyRequest&>(**reinterpret_cast<ReadRequestPtr*>(handle)); }
+NpyRequest& arrays(void* handle) { return dynamic_cast<NpyRequest&>(**static_cast<ReadRequestPtr*>(handle)); }
 
 // Returns the elements of all samples, one after the other. Can be called once.
-Tensor npy_bytes(int64_t handle) { return arrays(handle).take_bytes(); }
+Tensor npy_bytes(int64_t handle) { return find_request<NpyRequest>("ndd::npy_bytes: handle", handle)->take_bytes(); }
 
 }  // namespace
 }  // namespace ndd
@@ -184,12 +184,12 @@ NDD_EXPORT(release, void*, ndd_npy_start,
                                                    ndd::file_ranges(root, paths, offsets, numbers, nullptr, nullptr, n), std::move(rois),
                                                    static_cast<float>(fill), only_headers != 0);
   ndd::start_reading(request);
-  return new ndd::ReadRequestPtr(std::move(request));
+  return ndd::handles<ndd::ReadRequestPtr>().make(std::move(request));
 }
 
 // Returns, after reading, the number of dimensions and the type of the first sample, and the shapes of all.
 NDD_EXPORT(keep, int64_t, ndd_npy_shapes, (void* handle, int64_t* dtype, int64_t* shapes)) {
-  const auto& request = ndd::arrays(reinterpret_cast<int64_t>(handle));
+  const auto& request = ndd::arrays(handle);
   const auto ndim = static_cast<int64_t>(request.windows().front().extent.size());
   *dtype = static_cast<int64_t>(request.headers().front().dtype);
   if (shapes) {
@@ -201,7 +201,7 @@ NDD_EXPORT(keep, int64_t, ndd_npy_shapes, (void* handle, int64_t* dtype, int64_t
 // Returns, after reading, where the elements of each sample begin in its file, or -1 for elements in another order than a batch has them:
 // big-endian, or the first axis contiguous.
 NDD_EXPORT(keep, void, ndd_npy_positions, (void* handle, int64_t* positions)) {
-  for (const auto& header : ndd::arrays(reinterpret_cast<int64_t>(handle)).headers()) {
+  for (const auto& header : ndd::arrays(handle).headers()) {
     const bool reordered = header.swapped || (header.fortran_order && header.shape.size() > 1);
     *positions++ = reordered ? -1 : header.data;
   }

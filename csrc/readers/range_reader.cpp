@@ -61,6 +61,11 @@ Tensor tensor_of(Memory memory, int64_t bytes) {
   return tensor_over(data, bytes, [](void* owned, size_t pooled) { FreeMemory{pooled, std::nullopt}(static_cast<char*>(owned)); }, release.pooled);
 }
 
+Tensor take_memory(Memory& memory, const std::vector<int64_t>& offsets) {
+  if (!memory) fail("the bytes of a request can be taken once, after they were read");
+  return tensor_of(std::move(memory), offsets.back());
+}
+
 void check_range(FileRange& range, int64_t file_size) {
   // Without sums, which a hostile offset could overflow.
   if (range.begin < 0 || range.begin > file_size || range.length > file_size - range.begin) {
@@ -199,18 +204,16 @@ void RangeRequest::read(int64_t k) {
 
 namespace {
 
-using Request = std::shared_ptr<ReadRequest>;
-
-RangeRequest& ranges(int64_t handle) { return dynamic_cast<RangeRequest&>(**reinterpret_cast<Request*>(handle)); }
+RangeRequest& ranges(void* handle) { return dynamic_cast<RangeRequest&>(**static_cast<ReadRequestPtr*>(handle)); }
 
 // Returns the bytes of a finished request, and the lengths of its parts. The tensor owns the memory.
 Tensor range_bytes(int64_t handle, const MaybeTensor& lengths) {
-  RangeRequest& request = ranges(handle);
+  const auto request = find_request<RangeRequest>("ndd::range_bytes: handle", handle);
   if (lengths) {
-    int64_t* out = host_numbers<int64_t>("ndd::range_bytes", "the table of lengths", *lengths, static_cast<int64_t>(request.parts().size()));
-    for (const RangeRequest::Part& part : request.parts()) *out++ = part.length;
+    int64_t* out = host_numbers<int64_t>("ndd::range_bytes", "the table of lengths", *lengths, static_cast<int64_t>(request->parts().size()));
+    for (const RangeRequest::Part& part : request->parts()) *out++ = part.length;
   }
-  return request.take_bytes();
+  return request->take_bytes();
 }
 
 }  // namespace
@@ -231,12 +234,12 @@ NDD_EXPORT(release, void*, ndd_ranges_start,
   ndd::FileRanges ranges = ndd::file_ranges(root, paths, offsets, numbers, begins, lengths, n);
   auto request = std::make_shared<ndd::RangeRequest>(files ? *static_cast<Files*>(files) : nullptr, std::move(ranges), components);
   ndd::start_reading(request);
-  return new ndd::ReadRequestPtr(std::move(request));
+  return ndd::handles<ndd::ReadRequestPtr>().make(std::move(request));
 }
 
 // Returns, after reading, the lengths and the offsets of the parts.
 NDD_EXPORT(keep, void, ndd_ranges_parts, (void* handle, int64_t* lengths, int64_t* offsets)) {
-  const auto& request = ndd::ranges(reinterpret_cast<int64_t>(handle));
+  const auto& request = ndd::ranges(handle);
   for (int64_t k = 0; k < request.size(); ++k) {
     lengths[k] = request.parts()[k].length;
     offsets[k] = request.offsets()[k];
@@ -259,7 +262,5 @@ NDD_EXPORT(keep, const char*, ndd_read_failure, (void* handle, int64_t k, int64_
 }
 
 NDD_EXPORT(keep, void, ndd_read_release, (void* handle)) {
-  auto* request = static_cast<ndd::ReadRequestPtr*>(handle);
-  ndd::abandon(*request);
-  delete request;
+  if (const ndd::ReadRequestPtr request = ndd::handles<ndd::ReadRequestPtr>().take(handle)) ndd::abandon(request);
 }

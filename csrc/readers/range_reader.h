@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ndd/handles.h"
 #include "ndd/samples.h"
 #include "readers/open_files.h"
 #include "readers/read_ahead.h"
@@ -25,6 +26,8 @@ using Memory = std::unique_ptr<char, FreeMemory>;
 // Allocates memory. Throws Error with the number of bytes.
 Memory allocate_memory(int64_t bytes);
 Tensor tensor_of(Memory memory, int64_t bytes);
+// The same for the memory of a request, whose samples end at the last of `offsets`. Throws if it was taken before, or if nothing was read.
+Tensor take_memory(Memory& memory, const std::vector<int64_t>& offsets);
 
 struct FileRange {
   int64_t file;           // negative: no file, an empty part
@@ -52,6 +55,16 @@ FileRanges file_ranges(const char* root, const char* paths, const int64_t* offse
                        const int64_t* lengths, int64_t n);
 
 // The phases of a ReadRequest: measure() opens files and checks ranges, allocate() lays out the batches, read() fills them.
+// Returns the request of a handle that a function of torch.ops was given, after it was read. Throws for other handles.
+template <class Request>
+std::shared_ptr<Request> find_request(const char* argument, int64_t handle) {
+  const auto request = find_handle<ReadRequestPtr>(argument, handle);
+  auto found = std::dynamic_pointer_cast<Request>(request);
+  if (!found) fail(Error::Value, argument, " belongs to another kind of request");
+  if (!wait_until_read(request, {})) fail(Error::Value, argument, " belongs to a request that is not finished: wait for it first");
+  return found;
+}
+
 class RangeRequest : public ReadRequest {
  public:
   using Part = FileRange;
@@ -62,7 +75,7 @@ class RangeRequest : public ReadRequest {
   // Offsets of the parts in bytes(), and of the end. Every component begins at a multiple of 64, so that its bytes can be viewed as numbers.
   const std::vector<int64_t>& offsets() const { return offsets_; }
   const char* bytes() const { return memory_.get(); }
-  Tensor take_bytes() { return tensor_of(std::move(memory_), offsets_.back()); }
+  Tensor take_bytes() { return take_memory(memory_, offsets_); }
 
  protected:
   void measure(int64_t part) override;

@@ -51,12 +51,15 @@ void RecordRequest::read(int64_t sample) {
 
 namespace {
 
-RecordRequest& records(int64_t handle) { return dynamic_cast<RecordRequest&>(**reinterpret_cast<ReadRequestPtr*>(handle)); }
+RecordRequest& records(void* handle) { return dynamic_cast<RecordRequest&>(**static_cast<ReadRequestPtr*>(handle)); }
 
 // Returns the bytes of one output of all samples, one after the other. Can be called once per output.
 Tensor record_output(int64_t handle, int64_t output) {
-  auto& found = records(handle).outputs().at(output);
-  return tensor_of(std::move(found.memory), found.offsets.back());
+  const auto request = find_request<RecordRequest>("ndd::record_output: handle", handle);
+  auto& outputs = request->outputs();
+  if (output < 0 || output >= static_cast<int64_t>(outputs.size())) fail(Error::Value, "ndd::record_output: there is no output ", output);
+  auto& found = outputs[static_cast<size_t>(output)];
+  return take_memory(found.memory, found.offsets);
 }
 
 }  // namespace
@@ -66,6 +69,6 @@ NDD_FUNCTION(record_output, "(int handle, int output) -> Tensor", ndd::record_ou
 
 // Fills `bytes` with the sizes of an output in each sample.
 NDD_EXPORT(keep, void, ndd_record_bytes, (void* handle, int64_t output, int64_t* bytes)) {
-  const auto& offsets = ndd::records(reinterpret_cast<int64_t>(handle)).outputs().at(output).offsets;
+  const auto& offsets = ndd::records(handle).outputs().at(output).offsets;
   for (size_t i = 0; i + 1 < offsets.size(); ++i) bytes[i] = offsets[i + 1] - offsets[i];
 }

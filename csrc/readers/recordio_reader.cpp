@@ -81,5 +81,5 @@ NDD_EXPORT(release, void*, ndd_image_records_start,
   auto request = std::make_shared<ndd::ImageRecordRequest>(*static_cast<std::shared_ptr<ndd::OpenFiles>*>(files),
                                                            ndd::file_ranges(root, paths, offsets, numbers, begins, lengths, n));
   ndd::start_reading(request);
-  return new ndd::ReadRequestPtr(std::move(request));
+  return ndd::handles<ndd::ReadRequestPtr>().make(std::move(request));
 }

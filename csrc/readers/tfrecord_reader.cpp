@@ -108,7 +108,7 @@ NDD_EXPORT(release, void*, ndd_examples_start,
       std::make_shared<ndd::ExampleRequest>(*static_cast<std::shared_ptr<ndd::OpenFiles>*>(files),
                                             ndd::file_ranges(root, paths, offsets, numbers, begins, lengths, n), std::move(features), checked != 0);
   ndd::start_reading(request);
-  return new ndd::ReadRequestPtr(std::move(request));
+  return ndd::handles<ndd::ReadRequestPtr>().make(std::move(request));
 }
 
 // For writers of such files.

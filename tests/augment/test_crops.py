@@ -192,8 +192,16 @@ def test_multi_crop_rejects_other_data() -> None:
         ({"counts": (2,)}, "a range of scale for each"),
         ({"counts": (2, 0)}, "positive"),
         ({"counts": (2, 5000)}, "at most 1024"),
-        ({"scale": [(0.4, 1.0), (-1.0, 0.4)]}, "positive"),
-        ({"ratio": (0.0, 1.0)}, "positive"),
+        ({"counts": 3}, "a range of scale for each"),
+        ({"counts": "ab"}, "a range of scale for each"),
+        ({"scale": 3}, "a range of scale for each"),
+        ({"scale": [(0.4, 1.0), (-1.0, 0.4)]}, "random_windows: scale must be positive"),
+        ({"scale": [(0.4, 1.0), "ab"]}, "random_windows: scale must be a number or two"),
+        (
+            {"scale": [(40, 100)], "counts": (2,)},
+            r"scale is the area of a window relative to the image's, at most 1, got \(40, 100\)",
+        ),
+        ({"ratio": (0.0, 1.0)}, "random_windows: ratio must be positive"),
         ({"rng": 3}, "rng"),
     ],
 )

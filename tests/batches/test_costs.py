@@ -64,7 +64,7 @@ def test_a_function_of_sizes(tmp_path: Path) -> None:
 
 def test_tokens_of_a_translated_processor(tmp_path: Path) -> None:
     transformers = pytest.importorskip("transformers")
-    from torch_ndd.transformers import from_processor
+    from torch_ndd.transformers import from_naflex, from_processor
 
     fn = from_processor(transformers.Qwen2VLImageProcessor(), check=False)
     reader = ndd.readers.File(files=jpegs(tmp_path, [(56, 56), (112, 56), (90, 140)]))
@@ -73,6 +73,9 @@ def test_tokens_of_a_translated_processor(tmp_path: Path) -> None:
     ((outputs, plan),) = loader
     assert plan.cost == sum(tokens)
     assert len(outputs["pixel_values"]) == 4 * plan.cost
+    for other in (fn, from_naflex(14, 64)):
+        with pytest.raises(TypeError, match=r"batches.Packed: .*a function of the sizes of images; pass cost=from_headers\(.*tokens\)"):
+            units(reader, Packed(10**6, other.tokens))
 
 
 def test_headers_that_cannot_be_read(tmp_path: Path) -> None:
@@ -207,6 +210,8 @@ def test_a_function_of_the_outputs() -> None:
         units(data, Packed(400, lambda *parts: [1, -1, 3, 4, 5]))
     with pytest.raises(RuntimeError, match="mistake"):
         units(data, Packed(400, lambda *parts: (_ for _ in ()).throw(RuntimeError("mistake"))), on_error="skip")
+    with pytest.raises(TypeError, match=r"batches.Packed: the cost function .*<lambda> must take the 2 outputs of the reader as arguments: too many"):
+        units(data, Packed(400, lambda values: [1] * 5))
 
 
 def test_a_mix_has_costs_by_source() -> None:

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 
 import torch_ndd.transformers  # noqa: F401
+from torch_ndd._core import native
+from torch_ndd._core.operators import plan as plans
 from torch_ndd.ops.color import _byte_steps, _opencv_colors, _pixel_chain  # noqa: F401  all modules with kernels
 from torch_ndd.ops.geometry import _fill_windows  # noqa: F401
 
@@ -37,12 +39,14 @@ def make_calls() -> Iterator[tuple[str, tuple[Any, ...]]]:
     yield "paste_boxes", (IMAGES, ORDER, torch.tensor([[0, 0, 2, 2], [1, 2, 6, 8], [3, 3, 3, 3]]), 0, IMAGES.clone())
     yield "multi_crop", (IMAGES, None, ORDER, torch.tensor([[0.0, 0.0, 4.0, 4.0]] * 3), LINEAR, LINEAR, True, 1, 3, True, IMAGES.clone(), None)
     yield "pack", ([FLOATS[0], FLOATS[1]], torch.zeros(2, 8, 6, 3), None)
+    yield "take", (FLOATS, None, None, whole(1, 3), torch.tensor([[1, 1, 2]]), torch.zeros(3, 8, 6, 2), None)
     yield "stack_padded", (PACKED, TABLE, 0.0, torch.zeros(3, 8, 6, 3, dtype=torch.uint8), None)
     yield from _make_color_calls()
     yield from _make_window_calls()
     yield from _make_size_calls()
     yield from _make_box_calls()
     yield from _make_file_calls()
+    yield from _make_repeated_calls()
 
 
 def _make_color_calls() -> Iterator[tuple[str, tuple[Any, ...]]]:
@@ -116,6 +120,15 @@ def _make_box_calls() -> Iterator[tuple[str, tuple[Any, ...]]]:
     chosen, corners = torch.zeros(3, 1, 3, dtype=torch.int32), torch.zeros(3, 6, 2)
     vertices = (torch.zeros(3, 3, 2), None)
     yield "segmentation_select_masks", (masks, None, polygons, None, corners, None, selection[0], chosen, None, *vertices)
+
+
+def _make_repeated_calls() -> Iterator[tuple[str, tuple[Any, ...]]]:
+    places = [(0, 0), (2, native.numbers("plan.Place")["output_place"])]
+    fits, mode = [native.numbers("plan.Fit")["equal_shape"]], native.numbers("stream.Mode")["sync"]
+    # Never released: children of this process repeat the call.
+    plan = plans._keep_call(torch.ops.ndd.copy.default, (FLOATS, None, FLOATS.clone(), None), places, fits, -1, None)
+    yield "again", (plan, [FLOATS], [], mode)
+    yield "again_with", (plan, FLOATS, None, mode, 0, 0)
 
 
 def _make_file_calls() -> Iterator[tuple[str, tuple[Any, ...]]]:

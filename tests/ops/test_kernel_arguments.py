@@ -50,6 +50,40 @@ def resize_arguments(
         ("copy", (torch.zeros(1, 4).expand(3, 4), None, torch.zeros(3, 4), None), "a batch must be contiguous"),
         ("copy", (torch.zeros(()), None, torch.zeros(3, 4), None), "an axis of samples"),
         ("stack_padded", (torch.zeros(2, 4), None, 0.0, torch.zeros(3, 4), None), "a batch of 2 samples has no sample 2"),
+        ("arithmetic", (FLOATS[:0], None, FLOATS, None, None, None, 0, 6, FLOATS.clone(), None), "a batch of 0 samples has no sample 0"),
+        ("arithmetic", (FLOATS, None, FLOATS[:0], None, None, None, 0, 6, FLOATS.clone(), None), "a batch of 0 samples has no sample 0"),
+        ("arithmetic", (FLOATS, None, None, None, None, None, 0, 6, FLOATS.clone(), None), "operation 0 has 2 operands, got 1"),
+        ("arithmetic", (FLOATS, None, FLOATS, None, FLOATS, None, 0, 6, FLOATS.clone(), None), "operation 0 has 2 operands, got 3"),
+        # What is only moved has the type of the output.
+        ("zeros", (torch.zeros(1, dtype=torch.int64), EACH.clone(), None), "zeros: the output must have the type of the input"),
+        ("ones", (torch.zeros(1, dtype=torch.uint8), EACH.clone(), None), "ones: the output must have the type of the input"),
+        ("full", (EACH[:, None].clone(), None, torch.zeros(3, 9, dtype=torch.uint8), None), "full: the output must have the type of the input"),
+        ("zeros_like", (IMAGES, None, EACH[:1], IMAGES.clone(), None), "the type of the input"),
+        ("ones_like", (IMAGES, None, LINEAR, IMAGES.clone(), None), "the type of the input"),
+        ("full_like", (IMAGES, None, LINEAR, None, IMAGES.clone(), None), "the type of the input"),
+        ("grayscale", (FLOATS, None, False, False, torch.zeros(3, 8, 6, 1, dtype=torch.uint8), None), "grayscale: the output must have the type"),
+        ("jitter", (FLOATS, None, EACH, 0, ORDER.int(), 4, WORDS, IMAGES.clone(), None), "the type of the input"),
+        ("jitter", (FLOATS, None, EACH, 0, ORDER.int(), 4, WORDS, FLOATS[:, :7].clone(), None), "must have 144 elements, got 126"),
+        ("random_choice", (FLOATS, None, None, None, None, WORDS, IMAGES.clone(), None), "the type of the input"),
+        (
+            "one_hot",
+            (ORDER[:, None].expand(3, 6).clone(), None, 0, 4, 1.0, 0.0, torch.zeros(3, 6, 4), None),
+            "must have 4 elements along axis 0, got 6",
+        ),
+        ("one_hot", (ORDER[:, None].clone(), None, 0, 1 << 62, 1.0, 0.0, torch.zeros(3, 4), None), "elements along axis 0, got 4"),
+        *(
+            (op, arguments, f"{op.replace('_', '.', 1)}: ddof is out of range: {ddof}")
+            for ddof in (-(1 << 63), 1 << 31)
+            for op, arguments in (
+                ("reductions_variance", (FLOATS, None, EACH, None, 7, ddof, EACH.clone(), None)),
+                ("reductions_std_dev", (FLOATS, None, EACH, None, 7, ddof, EACH.clone(), None)),
+                ("normalize", (FLOATS, None, None, 0, None, 0, 7, False, ddof, 0.0, 1.0, 0.0, FLOATS.clone(), None)),
+            )
+        ),
+        *(
+            ("filter", (FLOATS, None, EACH[:, None, None].clone(), None, None, None, LINEAR.int(), 0, False, 0, axes, FLOATS.clone(), None), "axes")
+            for axes in (-(1 << 63), 0, 4)
+        ),
         ("blend_batch", (IMAGES, IMAGES, ORDER[:2], SHARES, FLOATS.clone()), "order must have 1 numbers for each of 3 samples, got 2 rows"),
         ("blend_batch", (IMAGES, IMAGES, ORDER[:, None][:, :0], SHARES, FLOATS.clone()), "order must have 1 numbers"),
         ("blend_batch", (IMAGES, IMAGES, ORDER, SHARES[:2], FLOATS.clone()), "shares must have 2 numbers"),
@@ -147,3 +181,30 @@ def test_image_decoders_reject_tables_of_the_wrong_size() -> None:
     for out in (pixels[:2], pixels[..., 0].contiguous()):
         with pytest.raises((RuntimeError, ValueError), match="height, width and channels for each of 3 files"):
             decode(None, out)
+
+
+@pytest.mark.parametrize("start", [-(1 << 63), -(1 << 40), -9, 9, 1 << 40, (1 << 63) - 1])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_windows_far_outside_of_their_images_are_filled(start: int, mirrored: bool) -> None:
+    starts, fill, mirror = torch.tensor([[start, 0, 0]]), torch.tensor([7.0]), torch.tensor([int(mirrored)], dtype=torch.int32)
+    for op in ("pad", "paste"):
+        output = torch.zeros_like(IMAGES)
+        getattr(torch.ops.ndd, op)(IMAGES + 1, None, starts, fill, True, "HWC", output, None)
+        assert output.unique().tolist() == [7]
+    output = torch.zeros_like(FLOATS)
+    starts = torch.tensor([[0, start, 0]])
+    numbers = (torch.zeros(1), torch.ones(1), 1.0, 0.0)
+    torch.ops.ndd.crop_mirror_normalize(IMAGES + 1, None, starts, fill, True, mirror, *numbers, "HWC", "HWC", output, None)
+    assert output.unique().tolist() == [7.0]
+
+
+def test_chosen_rows_need_no_alignment() -> None:
+    rows = torch.arange(3 * 4 * 2, dtype=torch.int16).reshape(3, 4, 2)
+    # Rows of four bytes at an address that is a multiple of two.
+    memory = torch.zeros(1 + rows.numel(), dtype=torch.int16)
+    moved = memory[1:].view_as(rows).copy_(rows)
+    outputs = [torch.zeros(1 + 3 * 5 * 2, dtype=torch.int16)[1:].view(3, 5, 2) for _ in range(2)]
+    for values, output in zip((rows, moved), outputs, strict=True):
+        torch.ops.ndd.random_choice(values, None, None, None, None, WORDS, output, None)
+    assert outputs[0].equal(outputs[1])
+    assert all(row in sample.tolist() for sample, chosen in zip(rows, outputs[0], strict=True) for row in chosen.tolist())

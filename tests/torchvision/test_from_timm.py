@@ -338,6 +338,9 @@ def test_mixup_rejects_invalid_arguments() -> None:
         Mixup(0.0)
     with pytest.raises(ValueError, match="cutmix_minmax must be two"):
         Mixup(cutmix_minmax=[0.1])
+    for classes in (1, 0, -3, 2.5, "10", True):
+        with pytest.raises(ValueError, match="Mixup: num_classes must be an integer from 2 on"):
+            from_timm(32, is_training=True, mixup=dict(num_classes=classes))
     with pytest.raises(ValueError, match="for 2 images"):
         Mixup()(images, torch.zeros(3, dtype=torch.int64))
     with pytest.raises(ValueError, match="of equal shapes"):

@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from .._core.work.pending import ALL_SAMPLES, SAME_SAMPLE
 from ..decoders.image import image as decode_image
 from ..decoders.peek import peek_image_shape
 from ..ops._arguments import as_samples, as_sides
-from ..ops.geometry._random_crop import DEFAULT_ASPECT_RATIO, Range, random_crop_windows
+from ..ops.geometry._random_crop import DEFAULT_ASPECT_RATIO, Range, check_ranges, random_crop_windows
 from ..ops.geometry._resize_plan import filters_of
 from ..ops.geometry.resize import Rule
 from ..ops.geometry.sizes import extents_table, image_axes
@@ -64,7 +65,8 @@ def random_windows(
         int64 (K, 4) for each image, with K the sum of ``counts``: top, left, height and width, for :func:`multi_crop`.
 
     Raises:
-        ValueError: ``scale`` and ``counts`` of different lengths, a count below 1, a range that is not positive, or an image without pixels.
+        ValueError: ``scale`` and ``counts`` of different lengths, a count below 1, a range that is not positive, an area above 1, or an image without
+            pixels.
 
     >>> windows = random_windows([[480, 640]], counts=(2, 8))
     >>> windows.shape
@@ -72,8 +74,11 @@ def random_windows(
     """
     op = "random_windows"
     check_rng(op, rng)
-    groups = [int(count) for count in counts]
-    if len(groups) != len(scale) or any(count < 1 for count in groups) or not 1 <= sum(groups) <= MAX_CROPS:
+    groups: list[int] = []
+    ranges: list[Range] = []
+    with suppress(TypeError, ValueError):  # not sequences, or no numbers
+        groups, ranges = [int(count) for count in counts], list(scale)
+    if len(groups) != len(ranges) or any(count < 1 for count in groups) or not 1 <= sum(groups) <= MAX_CROPS:
         needed = f"a range of scale for each of counts, which are positive and at most {MAX_CROPS} together"
         raise ValueError(f"{op}: needs {needed}, got scale={scale} and counts={counts}")
     if isinstance(images, Batch | Tensor) and images.ndim == 1 and images.dtype is torch.uint8:
@@ -83,9 +88,13 @@ def random_windows(
         raise ValueError(f"{op}: sample {int(extents.amin(1).argmin())} has no pixels")
     generator = get_default_rng() if rng is None else rng
     parts = []
-    for count, area in zip(groups, scale, strict=True):
+    for count, area in zip(groups, ranges, strict=True):
+        largest = check_ranges(op, area, ratio, ATTEMPTS, ("scale", "ratio"))[1]
+        if largest > 1:
+            raise ValueError(f"{op}: scale is the area of a window relative to the image's, at most 1, got {area}")
         # One draw serves all windows of a group: window k of sample i is row i * count + k.
-        drawn = random_crop_windows(extents.repeat_interleave(count, 0), generator.draw(WORDS_PER_CALL), area, ratio, ATTEMPTS, op=op)
+        sizes, words = extents.repeat_interleave(count, 0), generator.draw(WORDS_PER_CALL)
+        drawn = random_crop_windows(sizes, words, area, ratio, ATTEMPTS, op=op, names=("scale", "ratio"))
         parts.append(drawn.reshape(len(extents), count, 4))
     windows = new_batch(torch.cat(parts, 1), None)
     return windows.tensors[0] if single else windows

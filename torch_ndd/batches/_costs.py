@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The costs of samples: numbers that are known, or that headers or samples are read for when their window is planned."""
 
+import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -176,7 +177,9 @@ def resolve_costs(op: str, cost: Any, listed: Listed, kinds: int | None, size: i
     if isinstance(cost, FromHeaders):
         return ReadCosts(op, listed, partial(_of_sizes, cost.function), kinds, samples)
     if callable(cost):
-        return ReadCosts(op, listed, partial(_of_outputs, cost), kinds, samples, of_headers=False, of_images=False)
+        if getattr(cost, "takes_sizes", False):
+            raise TypeError(f"{op}: the cost {cost.__name__} is a function of the sizes of images; pass cost=from_headers({cost.__name__})")
+        return ReadCosts(op, listed, partial(_of_outputs, op, cost), kinds, samples, of_headers=False, of_images=False)
     if isinstance(cost, Mapping):
         cost = np.concatenate(list(_of_sources(op, cost, reader)))
     return _check_known(op, cost, listed, kinds, samples)
@@ -214,9 +217,18 @@ def _of_sources(op: str, costs: Mapping[str, Any], reader: Any) -> Iterator[np.n
         yield values
 
 
-def _of_outputs(function: Callable[..., Any], outputs: Any) -> Any:
+def _of_outputs(op: str, function: Callable[..., Any], outputs: Any) -> Any:
     value = outputs.value if isinstance(outputs, Collated) else outputs
-    return function(*value) if isinstance(value, tuple) else function(value)
+    values = value if isinstance(value, tuple) else (value,)
+    try:
+        inspect.signature(function).bind(*values)
+    except TypeError as error:
+        name = getattr(function, "__qualname__", repr(function))
+        what = "the output" if len(values) == 1 else f"the {len(values)} outputs"
+        raise TypeError(f"{op}: the cost function {name} must take {what} of the reader as arguments: {error}") from None
+    except ValueError:  # some functions written in C have no signature
+        pass
+    return function(*values)
 
 
 def _files(outputs: Any) -> Batch:

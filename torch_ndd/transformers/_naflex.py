@@ -71,6 +71,8 @@ class NaFlex:
         sides = list(self.patch_size) if isinstance(self.patch_size, Sequence) else [self.patch_size] * 2
         return (sizes.reshape(-1, 2) // torch.tensor(sides)).prod(1)
 
+    tokens.takes_sizes = True  # type: ignore[attr-defined]  # as a cost of batches it needs from_headers
+
     def __repr__(self) -> str:
         return f"NaFlex: {'; '.join(self.steps)}"
 

@@ -55,6 +55,8 @@ class Translation:
         """
         return self.count_tokens(extents_table("tokens", extents)[0])
 
+    tokens.takes_sizes = True  # type: ignore[attr-defined]  # as a cost of batches it needs from_headers
+
     def count_tokens(self, extents: torch.Tensor) -> torch.Tensor:
         """Return the tokens of images of these heights and widths, int64 (N, 2)."""
         raise TypeError(f"from_processor: {self.settings.name} does not determine the number of tokens; the patch size belongs to its model")

@@ -18,6 +18,12 @@
 
 namespace ndd {
 
+// Throws unless the degrees of freedom can be subtracted from a number of elements.
+inline void check_degrees(const char* op, int64_t ddof) {
+  constexpr int64_t kMaxDegrees = int64_t{1} << 31;
+  if (ddof <= -kMaxDegrees || ddof >= kMaxDegrees) fail(Error::Value, op, ": ddof is out of range: ", ddof);
+}
+
 // The dimensions of a contiguous sample, innermost first, split into kept and reduced ones; neighboring dimensions of one kind are merged.
 struct Reduction {
   static constexpr int kMaxDims = 8;  // per kind, after merging

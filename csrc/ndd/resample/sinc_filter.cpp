@@ -17,6 +17,8 @@ namespace {
 constexpr int64_t kMaxPhases = 1280;     // 44100 to 48000 Hz has 160 phases, to 16000 Hz as many
 constexpr int64_t kBetweenPhases = 1024;  // with linear interpolation between them: an error of 4e-7
 constexpr int64_t kMaxWeights = 1 << 22;  // of all phases together, above which phases are interpolated
+// Filters are kept: those of up to kSmall weights (1 MB; 192 to 11.025 kHz with all lobes has 330,000 weights), and a few of the others, of 16 MB at most.
+constexpr int64_t kSmall = 1 << 18, kKeptSmall = 32, kKeptLarge = 4;
 
 // Finds advance / phases equal to the ratio, up to a millionth of an element at the last of `outputs`.
 bool find_fraction(double ratio, int64_t outputs, int64_t& advance, int64_t& phases) {
@@ -135,15 +137,18 @@ __attribute__((target("avx2,fma"))) int64_t filter_fours(const SincTable& table,
 
 std::shared_ptr<const SincFilter> sinc_filter(double ratio, int64_t outputs, int64_t lobes, bool antialias) {
   using Key = std::tuple<int64_t, int64_t, double, int64_t, double>;
-  static auto* const kept = new Kept<Key, SincFilter>(32);  // never destroyed: threads use it until the process exits
+  // Never destroyed: threads use them until the process exits.
+  static auto *const small = new Kept<Key, SincFilter>(kKeptSmall), *const large = new Kept<Key, SincFilter>(kKeptLarge);
   const double stretch = antialias && ratio > 1.0 ? ratio : 1.0, taps = 2.0 * static_cast<double>(lobes) * stretch;
   int64_t advance = 0, phases = 0;
   // Ratios of usual rates have few phases, whose weights are tabulated exactly. Others interpolate in a table.
   const bool exact = find_fraction(ratio, outputs, advance, phases) && static_cast<double>(phases) * taps <= static_cast<double>(kMaxWeights);
-  // The more a filter is stretched, the less it changes from phase to phase.
-  if (!exact) advance = 0, phases = std::max<int64_t>(32, static_cast<int64_t>(static_cast<double>(kBetweenPhases) / stretch));
+  // The more a filter is stretched, the less it changes from phase to phase. With fewer phases it has about as many weights as one that is not: the least
+  // number of phases is one, not more, or a ratio of 8000 takes 140 MB.
+  if (!exact) advance = 0, phases = static_cast<int64_t>(std::ceil(static_cast<double>(kBetweenPhases) / stretch));
   // Exact filters depend on the fraction, not on the ratio: 44.1 to 48 kHz is the same as 88.2 to 96 kHz.
   const Key key{advance, phases, exact ? 0.0 : ratio, lobes, stretch};
+  auto* const kept = static_cast<double>(phases) * taps <= static_cast<double>(kSmall) ? small : large;
   return kept->get(key, [&] { return make_sinc_filter(advance, phases, ratio, exact, lobes, stretch); });
 }
 

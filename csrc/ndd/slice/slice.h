@@ -56,9 +56,13 @@ struct Slice {
 
   // Appends an axis: the window [start, start + extent) of an input axis.
   void add_axis(int64_t extent_, int64_t in_extent, int64_t in_stride, int64_t start, bool mirrored) {
+    // A window that lies outside the input is filled, however far away it is.
+    start = std::clamp(start, -extent_, in_extent);
     // In positions of the output: where the input begins and ends in the window, seen from the other side if it is mirrored.
     const int64_t first = mirrored ? start + extent_ - in_extent : -start, last = mirrored ? start + extent_ : in_extent - start;
-    origin += (mirrored ? start + extent_ - 1 : start) * in_stride;
+    // Unsigned, where it may wrap around: of arrays without elements, one extent of the output and another one of the input can be anything.
+    origin = static_cast<int64_t>(static_cast<uint64_t>(origin) +
+                                  static_cast<uint64_t>(mirrored ? start + extent_ - 1 : start) * static_cast<uint64_t>(in_stride));
     extent[ndim] = extent_;
     stride[ndim] = mirrored ? -in_stride : in_stride;
     begin[ndim] = std::clamp<int64_t>(first, 0, extent_);
@@ -165,6 +169,7 @@ constexpr double kCachedBytes = 12 << 20;
 // only moved.
 template <class Make>
 static void run_slices(const std::string& op, int64_t samples, const Samples& in, const Samples& out, bool copies, Make make) {
+  if (copies && in.dtype() != out.dtype()) fail(Error::Type, op, ": the output must have the type of the input");
   const auto* const begin = static_cast<const char*>(out.values().data_ptr());
   const char* const end = begin + out.values().numel() * out.item_bytes();
 #ifdef NDD_CUDA

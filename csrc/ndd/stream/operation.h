@@ -24,6 +24,9 @@ using OperationPtr = std::shared_ptr<Operation>;
 struct Pool;
 using PoolPtr = std::shared_ptr<Pool>;
 
+// When the work of a call from Python runs.
+NDD_ENUM("stream.Mode", Mode, int, deferred = 1, eager, sync);
+
 // A depends on B: sample i of A reads sample i of B (same_sample), all of B (all_samples), or one given sample of B. Or it reads nothing, and comes
 // after B even if that fails (after_it).
 struct Dependency {
@@ -31,6 +34,9 @@ struct Dependency {
   OperationPtr operation;
   int64_t sample;
 };
+
+// Makes the call from Python that this thread has opened depend on an earlier one.
+void read_in_call(Dependency read);
 
 struct Failure {
   int kind;

@@ -12,14 +12,15 @@
 #include <utility>
 #include <vector>
 
+#include "ndd/handles.h"
 #include "ndd/kernel.h"
 #include "ndd/python_interface.h"
 #include "ndd/stream/host_memory.h"
+#include "ndd/stream/operation.h"
 #include "ndd/stream/owned.h"
 #include "ndd/stream_scope.h"
 
 NDD_EXTERN void ndd_begin(int mode, void* reads, int64_t sample);
-NDD_EXTERN void ndd_depend(void* reads, int64_t sample);
 NDD_EXTERN uintptr_t ndd_end();
 NDD_EXTERN void ndd_release(void* handle);
 
@@ -124,7 +125,7 @@ MaybeTensor output_of(const Form& form, const std::vector<int64_t>& shape) {
   }
 }
 
-Again run(const Plan& plan, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
+Again run(const Plan& plan, const std::vector<Tensor>& tensors, std::vector<Dependency> reads, int64_t mode) {
   std::vector<int64_t> resized;
   if (plan.sized >= 0) {
     resized = plan.output->shape;
@@ -145,8 +146,8 @@ Again run(const Plan& plan, const std::vector<Tensor>& tensors, const std::vecto
                    : argument.to_ivalue(argument.place == output_place ? out : tensors[static_cast<size_t>(argument.place)]);
   }
   // From here on exactly what Python does around a kernel call.
-  ndd_begin(static_cast<int>(mode), reads.empty() ? nullptr : reinterpret_cast<void*>(reads[0]), reads.empty() ? 0 : reads[1]);
-  for (size_t k = 2; k < reads.size(); k += 2) ndd_depend(reinterpret_cast<void*>(reads[k]), reads[k + 1]);
+  ndd_begin(static_cast<int>(mode), nullptr, 0);
+  for (Dependency& read : reads) read_in_call(std::move(read));
   try {
     plan.kernel(stack.data(), stack.size(), 0);
   } catch (...) {
@@ -157,37 +158,60 @@ Again run(const Plan& plan, const std::vector<Tensor>& tensors, const std::vecto
   return {out, static_cast<int64_t>(ndd_end())};
 }
 
-// `address` is a handle from ndd_plan_made; `reads` holds pairs of an earlier call's handle and a sample. Returns the output and the handle from
-// ndd_end; no output if no plan matches the tensors.
-Again again(int64_t address, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
-  for (const Plan* plan = reinterpret_cast<PlanPtr*>(address)->get(); plan != nullptr; plan = plan->other.get()) {
+// `handle` is one that ndd_plan_made has returned. Returns the output and the handle from ndd_end; no output if no plan matches the tensors.
+Again repeat(int64_t handle, const std::vector<Tensor>& tensors, std::vector<Dependency> reads, int64_t mode) {
+  const auto first = find_handle<PlanPtr>("ndd::again: plan", handle);
+  for (const Plan* plan = first.get(); plan != nullptr; plan = plan->other.get()) {
     bool fits = tensors.size() == plan->tensors.size();
     if (fits && plan->sized >= 0) fits = tensors[static_cast<size_t>(plan->sized)].dim() > 0;
     const int64_t rows = fits && plan->sized >= 0 ? tensors[static_cast<size_t>(plan->sized)].size(0) : 0;
     for (size_t k = 0; fits && k < tensors.size(); ++k) fits = plan->tensors[k].first.fits(tensors[k], plan->tensors[k].second, rows);
-    if (fits) return run(*plan, tensors, reads, mode);
+    if (fits) return run(*plan, tensors, std::move(reads), mode);
   }
   return {std::nullopt, 0};
 }
 
+void check_mode(int64_t mode) {
+  if (mode < static_cast<int64_t>(Mode::deferred) || mode > static_cast<int64_t>(Mode::sync))
+    fail(Error::Value, "ndd::again: there is no mode ", mode);
+}
+
+// A sample of an earlier call, or all (Dependency), by the handle that ndd_end has returned.
+Dependency dependency(int64_t handle, int64_t sample) {
+  if (sample < Dependency::after_it) fail(Error::Value, "ndd::again: reads has no sample ", sample);
+  return {find_handle<OperationPtr>("ndd::again: reads", handle), sample};
+}
+
+// `reads` holds pairs of a handle and a sample.
+Again again(int64_t handle, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
+  check_mode(mode);
+  if (reads.size() % 2 != 0) fail(Error::Value, "ndd::again: reads must be pairs of a handle and a sample, got ", reads.size(), " numbers");
+  std::vector<Dependency> dependencies;
+  for (size_t k = 0; k < reads.size(); k += 2) dependencies.push_back(dependency(reads[k], reads[k + 1]));
+  return repeat(handle, tensors, std::move(dependencies), mode);
+}
+
 // The common case without lists, which take 20 us with cold caches: one or two tensors, and at most one earlier call.
-Again again_with(int64_t address, const MaybeTensor& first, const MaybeTensor& second, int64_t mode, int64_t reads, int64_t sample) {
+Again again_with(int64_t handle, const MaybeTensor& first, const MaybeTensor& second, int64_t mode, int64_t reads, int64_t sample) {
   std::vector<Tensor> tensors;
   if (first) tensors.push_back(*first);
   if (second) tensors.push_back(*second);
-  return again(address, tensors, reads == 0 ? std::vector<int64_t>() : std::vector<int64_t>{reads, sample}, mode);
+  check_mode(mode);
+  std::vector<Dependency> dependencies;
+  if (reads != 0) dependencies.push_back(dependency(reads, sample));
+  return repeat(handle, tensors, std::move(dependencies), mode);
 }
 
 #ifdef NDD_CUDA
 // The same for a GPU, on a CUDA stream that need not be torch's current one. It first waits for the stream `before`, unless that is -1.
-Again again_on_stream(int64_t address, const MaybeTensor& first, const MaybeTensor& second, const MaybeTensor& third, const MaybeTensor& fourth,
+Again again_on_stream(int64_t handle, const MaybeTensor& first, const MaybeTensor& second, const MaybeTensor& third, const MaybeTensor& fourth,
                       int64_t device, int64_t stream, int64_t before) {
   std::vector<Tensor> tensors;
   for (const MaybeTensor* tensor : {&first, &second, &third, &fourth})
     if (*tensor) tensors.push_back(**tensor);
   const StreamScope scope(reinterpret_cast<void*>(stream), static_cast<int>(device));
   if (before != -1) scope.wait_for(reinterpret_cast<void*>(before));
-  return again(address, tensors, {}, 0);
+  return repeat(handle, tensors, {}, 0);
 }
 #endif
 
@@ -248,9 +272,9 @@ NDD_EXPORT(keep, void*, ndd_plan_made, (void* other)) {
   ndd::plan_waits = false;
   if (!draft || !draft->plan) return nullptr;
   if (other != nullptr) draft->plan->other = *static_cast<ndd::PlanPtr*>(other);
-  return new ndd::PlanPtr(std::move(draft->plan));
+  return ndd::handles<ndd::PlanPtr>().make(std::move(draft->plan));
 }
-NDD_EXPORT(keep, void, ndd_plan_release, (void* plan)) { delete static_cast<ndd::PlanPtr*>(plan); }
+NDD_EXPORT(keep, void, ndd_plan_release, (void* plan)) { ndd::handles<ndd::PlanPtr>().take(plan); }
 
 NDD_FUNCTION(again_with, "(int plan, Tensor? first, Tensor? second, int mode, int reads, int sample) -> (Tensor?, int)", ndd::again_with)
 #ifdef NDD_CUDA

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "ndd/handles.h"
 #include "ndd/python_interface.h"
 #include "ndd/stream/launches.h"
 #include "ndd/stream/owned.h"
@@ -29,8 +30,6 @@ constexpr double kSharedNanoseconds = 2'000'000, kTogetherNanoseconds = 3'000;
 
 // In eager mode, larger work with a formula is held back in case the next call can absorb it: it is long enough for the delay not to matter.
 constexpr double kHeldNanoseconds = 200'000;
-
-NDD_ENUM("stream.Mode", Mode, int, deferred = 1, eager, sync);
 
 // The call from Python in progress on this thread.
 struct Call {
@@ -168,6 +167,8 @@ void queue_call(Work launch, std::vector<Tensor> tensors, const OperationPtr& pr
   call.operation = operation;
 }
 
+void read_in_call(Dependency read) { call.reads.push_back(std::move(read)); }
+
 OutsideCall::OutsideCall() : call_(new Call(std::exchange(call, {}))) {}
 OutsideCall::~OutsideCall() {
   const std::unique_ptr<Call> before(static_cast<Call*>(call_));
@@ -187,9 +188,9 @@ using ndd::Operation;
 using ndd::OperationPtr;
 
 NDD_EXPORT(keep, void, ndd_release, (void* handle)) {
-  const std::unique_ptr<OperationPtr> operation(static_cast<OperationPtr*>(handle));
+  const OperationPtr operation = handle != nullptr ? ndd::handles<OperationPtr>().take(handle) : nullptr;
   if (ndd::unowned_call == handle) ndd::unowned_call = nullptr;
-  if (operation) ndd::scheduler().release(*operation);
+  if (operation) ndd::scheduler().release(operation);
   ndd::scheduler().free_finished();
 }
 
@@ -234,8 +235,8 @@ NDD_EXPORT(keep, uintptr_t, ndd_end, ()) {
   ndd::scheduler().free_finished();
   if (!call.operation) return 0;
   const bool at_call = call.operation->failed_at_call;
-  // new aligns to 16 bytes, so the lowest bit is free for a flag.
-  auto handle = reinterpret_cast<uintptr_t>(new OperationPtr(std::move(call.operation)));
+  // Handles are aligned to 16 bytes, so the lowest bit is free for a flag.
+  auto handle = reinterpret_cast<uintptr_t>(ndd::handles<OperationPtr>().make(std::move(call.operation)));
   call.operation = nullptr;
   ndd::unowned_call = reinterpret_cast<void*>(handle);
   return handle | (at_call ? 1 : 0);

@@ -46,8 +46,9 @@ struct ResampleJob {
     if (!(value > 0.0) || !(value < 1e12)) fail("audio_resample: sample ", i, ": the ratio of the rates must be positive, got ", value);
     // Each output reads that many elements: a ratio out of a hostile header must not take hours or fill the memory with weights.
     constexpr double kMaxTaps = 1 << 20;
-    if (antialias && value * static_cast<double>(lobes) * 2 > kMaxTaps)
-      fail("audio_resample: sample ", i, ": the ratio of the rates is too large: in_rate / out_rate is ", value);
+    if (const double most = kMaxTaps / static_cast<double>(2 * lobes); antialias && value > most)
+      fail("audio_resample: sample ", i, ": antialias is for in_rate / out_rate up to ", most, " with this quality, got ", value,
+           " (with scale or out_length the ratio of the lengths); pass a higher out_rate, a lower quality or antialias=False");
     return sinc_filter(value, length, lobes, antialias);
   }
 };

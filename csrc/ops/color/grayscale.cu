@@ -130,6 +130,7 @@ __global__ void __launch_bounds__(kThreads) run_gpu(const __grid_constant__ Tabl
 void grayscale(const Tensor& input, const MaybeTensor& input_shapes, bool planar, bool frames, const Tensor& output,
                const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
+  if (in.dtype() != out.dtype()) fail(Error::Type, "grayscale: the output must have the type of the input");
   const ColorImages images{planar, frames};
   const auto for_runs = [=](int64_t i, auto visit) {
     Run run{in.data(i), out.data(i), images.image("grayscale", in, i), images.image("grayscale", out, i)};

@@ -15,19 +15,22 @@ struct Arguments {
   Samples in, weights, out;
   std::optional<Samples> fill;
   AxisArgs<int64_t> anchor;
-  SpatialAxes axes, out_axes;  // an output with one more dimension than its input has a frame for each filter of the image
+  SpatialAxes axes, out_axes{};  // an output with one more dimension than its input has a frame for each filter of the image
   bool valid;
 
   Arguments(const Tensor& data, const MaybeTensor& data_shapes, const Tensor& filter, const MaybeTensor& filter_shapes,
             const std::optional<Tensor>& fill_value, const MaybeTensor& fill_shapes, const Tensor& anchor, bool valid, SpatialAxes axes,
             const Tensor& output, const MaybeTensor& output_shapes)
-      : in(data, data_shapes), weights(filter, filter_shapes), out(output, output_shapes), anchor("filter", anchor), axes(axes),
-        out_axes{axes.first + out.ndim() - in.ndim(), axes.spatial}, valid(valid) {
+      : in(data, data_shapes), weights(filter, filter_shapes), out(output, output_shapes), anchor("filter", anchor), axes(axes), valid(valid) {
     if (fill_value) fill.emplace(*fill_value, fill_shapes);
-    const int64_t lead = out.ndim() - in.ndim(), sets = weights.ndim() - axes.spatial;
-    if (axes.spatial < 1 || axes.spatial > 3 || axes.first < 0 || axes.first > in.ndim() - axes.spatial || (lead != 0 && lead != 1) ||
-        (sets != 0 && sets != 1) || (fill && fill->ndim() > 1))
+    const int64_t lead = out.ndim() - in.ndim();
+    // Whether the axes can be subtracted at all comes first.
+    const bool few = axes.spatial >= 1 && axes.spatial <= 3;
+    const int64_t sets = few ? weights.ndim() - axes.spatial : 0;
+    if (!few || axes.first < 0 || axes.first > in.ndim() - axes.spatial || (lead != 0 && lead != 1) || (sets != 0 && sets != 1) ||
+        (fill && fill->ndim() > 1))
       fail(Error::Value, "filter: the images, the filters or the output do not have the axes that are filtered");
+    out_axes = {axes.first + lead, axes.spatial};
     if (out.size() != in.size() || weights.size() != in.size() || (fill && fill->size() != in.size()))
       fail(Error::Value, "filter: there must be an output and filters for each of ", in.size(), " samples");
     for (int64_t i = 0; i < in.size(); ++i) check_shapes(i);

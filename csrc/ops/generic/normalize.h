@@ -79,6 +79,7 @@ inline Job job_of(const Tensor& input, const MaybeTensor& input_shapes, const Ma
   const Samples in(input, input_shapes);
   const Samples out(output, output_shapes);
   check_outputs("normalize", out, in);
+  check_degrees("normalize", ddof);
   const auto shapes = reductions(in, axes, batch);
   return {in,
           out,

@@ -38,13 +38,13 @@ void compute_pending(const std::vector<Samples>& operands, const Samples& out, s
   for (size_t k = 0; k < terms.size(); ++k) {
     const Samples& operand = operands[k];
     if (!in_order(operand, out, terms[k].shapes)) continue;
-    const auto formula = std::dynamic_pointer_cast<const Expression>(pending_formula(operand.data(0)));
+    const auto formula = std::dynamic_pointer_cast<const Expression>(pending_formula(operand.address()));
     if (!formula || !formula->repeatable() || !formula->makes(operand)) continue;
     if (steps + formula->steps() > Expression::kMaxSteps || leaves + formula->leaves() > Expression::kMaxLeaves) continue;
     steps += formula->steps();
     leaves += formula->leaves();
     terms[k].expression = formula;
-    computed.push_back(operand.data(0));
+    computed.push_back(operand.address());
   }
 }
 
@@ -70,6 +70,8 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
   std::vector<Samples> operands{{first, first_shapes}};
   if (second) operands.emplace_back(*second, second_shapes);
   if (third) operands.emplace_back(*third, third_shapes);
+  if (static_cast<int>(operands.size()) != arity(op))
+    fail(Error::Value, "arithmetic: operation ", operation, " has ", arity(op), " operands, got ", operands.size());
   const DType left = operands[0].dtype(), right = operands.back().dtype();
   std::vector<Term> terms;
   for (const Samples& batch : operands) terms.push_back({batch, broadcasts(batch, out, operands), nullptr});
@@ -103,7 +105,7 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
   const double nanoseconds = (kNanoseconds + expression->nanoseconds()) * out.mean_volume();
   auto work = [=](int64_t i) { expression->run(i, out.data(i), streamed); };
   // Its expression can become part of a later one, as above.
-  if (large) launch_fused("arithmetic", out.size(), nanoseconds, {}, work, {expression, out.data(0), computed, expression->repeatable()});
+  if (large) launch_fused("arithmetic", out.size(), nanoseconds, {}, work, {expression, out.address(), computed, expression->repeatable()});
   else launch_cpu("arithmetic", out.size(), nanoseconds, {}, work);
 }
 

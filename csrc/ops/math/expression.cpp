@@ -48,7 +48,7 @@ Expression::Expression(const Recipe& recipe, const std::vector<Term>& terms) {
 int Expression::leaf(const Samples& samples, const Broadcasts& shapes, DType computed) {
   for (size_t k = 0; k < leaves_.size(); ++k) {
     const Leaf& known = leaves_[k];
-    if (known.samples.data(0) == samples.data(0) && known.samples.dtype() == samples.dtype() && known.samples.size() == samples.size() &&
+    if (known.samples.address() == samples.address() && known.samples.dtype() == samples.dtype() && known.samples.size() == samples.size() &&
         known.computed == computed && (known.shapes == shapes || *known.shapes == *shapes))
       return static_cast<int>(k);
   }

@@ -75,7 +75,9 @@ std::vector<uint64_t> interval_ends(const Args<float>& probabilities, int64_t co
 // Rows of the size of a number, moved as one.
 template <class Bits>
 void copy_rows(const Picker& pick, const uint32_t* words, const void* rows, int64_t n, void* out) {
-  for (int64_t e = 0; e < n; ++e) static_cast<Bits*>(out)[e] = static_cast<const Bits*>(rows)[pick(words[e])];
+  // Aligned to their elements only, of which a row may have several.
+  for (int64_t e = 0; e < n; ++e)
+    std::memcpy(static_cast<char*>(out) + e * sizeof(Bits), static_cast<const char*>(rows) + pick(words[e]) * sizeof(Bits), sizeof(Bits));
 }
 
 void run_cpu(const Run& run, DType dtype) {
@@ -145,6 +147,7 @@ void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
   const std::string op = "random.choice";
   const Samples in(input, input_shapes), out(output, output_shapes);
   if (out.size() != in.size()) fail(Error::Value, op, ": the output must have ", in.size(), " samples, got ", out.size());
+  if (out.dtype() != in.dtype()) fail(Error::Type, op, ": the output must have the type of the input");
   const bool of_number = in.ndim() == 0;
   const int64_t* drawn = drawn_words(op, words);
   const bool weighted = probabilities.has_value();

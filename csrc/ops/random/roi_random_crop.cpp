@@ -38,7 +38,9 @@ void roi_random_crop(const MaybeTensor&, const MaybeTensor&, const Tensor& crop_
       return number;
     };
     for (int64_t d = 0; d < dims; ++d) {
-      const int64_t crop = checked(crops, "crop_shape", d), start = checked(starts, "roi_start", d);
+      const int64_t crop = checked(crops, "crop_shape", d);
+      if (crop < 0) fail(op, ": crop_shape must not be negative, got ", crop, at(d, i));
+      const int64_t start = checked(starts, "roi_start", d);
       const int64_t end = end_is_shape ? start + checked(ends, "roi_shape", d) : checked(ends, "roi_end", d);
       // A crop smaller than the region starts within it, from `start` to `end - crop`; a larger one from `end - crop` to `start`. Both ends count.
       int64_t first = std::min(start, end - crop), last = std::max(start, end - crop);

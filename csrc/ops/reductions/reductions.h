@@ -29,6 +29,7 @@ struct Job {
   Job(const char* op, const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, const Tensor& output, const MaybeTensor& output_shapes,
       Finish finish, int64_t ddof = 0)
       : op(op), in(input, input_shapes), out(output, output_shapes), finish(finish), ddof(ddof) {
+    check_degrees(op, ddof);
     for (int64_t i = 0; i < (in.dense() ? std::min<int64_t>(1, in.size()) : in.size()); ++i) shapes.emplace_back(in.shape(i), in.ndim(), axes);
     check_outputs(op, out, in.size(), [&](int64_t i) { return shape(i).outputs; });
   }

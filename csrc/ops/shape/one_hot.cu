@@ -53,7 +53,13 @@ void one_hot(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis,
   const Samples in(input, input_shapes), out(output, output_shapes);
   if (axis < 0 || axis >= out.ndim() || num_classes < 0)
     fail(Error::Value, "one_hot: the output has no axis ", axis, " for ", num_classes, " classes");
-  check_outputs("one_hot", out, in.size(), [&](int64_t i) { return in.volume(i) * num_classes; });
+  check_outputs("one_hot", out, in.size(), [&](int64_t i) {
+    if (out.shape(i)[axis] != num_classes)
+      fail(Error::Value, "one_hot: sample ", i, " of the output must have ", num_classes, " elements along axis ", axis, ", got ",
+           out.shape(i)[axis]);
+    int64_t volume = 0;
+    return __builtin_mul_overflow(in.volume(i), num_classes, &volume) ? -1 : volume;
+  });
   const float on = static_cast<float>(on_value), off = static_cast<float>(off_value);
   const auto sample = [=](int64_t i) {
     int64_t behind = 1;

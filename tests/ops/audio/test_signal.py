@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from _cases import Case, Each, arrays
+from _mutations import resident_kilobytes
 
 import torch_ndd as ndd
 
@@ -235,6 +236,29 @@ def test_ratio_that_is_not_a_fraction() -> None:
     signal = np.random.default_rng(0).uniform(-1, 1, 5000).astype(np.float32)
     output = ndd.audio_resample(ndd.tensor(signal), scale=math.pi / 3).torch().numpy()
     np.testing.assert_allclose(output, resample_reference(signal, math.pi / 3), rtol=0, atol=5e-6)
+
+
+@pytest.mark.parametrize("ratio", [33.37, 100.0, 100.37, 1500.19])
+def test_large_ratios_are_filtered(ratio: float) -> None:
+    signal = np.random.default_rng(0).uniform(-1, 1, 9000).astype(np.float32)
+    output = ndd.audio_resample(ndd.tensor(signal), scale=1 / ratio, antialias=True).torch().numpy()
+    np.testing.assert_allclose(output, resample_reference(signal, float(np.float32(1 / ratio)), antialias=True), rtol=0, atol=2e-6)
+
+
+def test_filters_of_large_ratios_take_bounded_memory() -> None:
+    signal = ndd.tensor(np.ones(20000, np.float32))
+    before = resident_kilobytes()
+    for k in range(8):
+        ndd.audio_resample(signal, scale=1 / (8000.19 + k), quality=100.0, antialias=True).evaluate()
+    assert resident_kilobytes() - before < 200_000
+
+
+@pytest.mark.parametrize("rates", [{"in_rate": 1e9, "out_rate": 1.0}, {"scale": 1e-9}, {"in_rate": 8193.0, "out_rate": 1.0, "quality": 100.0}])
+def test_ratio_too_large_for_antialias(rates: dict[str, float]) -> None:
+    message = r"audio_resample: sample 0: antialias is for in_rate / out_rate up to (32768|8192) with this quality, got .*scale.*out_length"
+    with pytest.raises(RuntimeError, match=message):
+        ndd.audio_resample(torch.ones(1000), antialias=True, **rates).evaluate()
+    assert ndd.audio_resample(torch.ones(1000), **rates).shape == (1,)
 
 
 def test_lengths_of_results() -> None:

@@ -197,6 +197,9 @@ class TestErrors:
             ndd.python_function(plus_one, columns(), form="list")
         with pytest.raises(ValueError, match="shape must have one entry for each of the 2 outputs"):
             ndd.python_function(plus_one, columns(), num_outputs=2, shape=(1,))
+        for shape in (3, 2.5, True, "other", (3, "a"), [(3,)], {3: 1}, lambda x: (3,)):
+            with pytest.raises(ValueError, match=r"python_function: shape must be \"same\", a sequence of integers such as \(3,\)"):
+                ndd.python_operator(shape=shape)(plus_one)
         with pytest.raises(ValueError, match="Inconsistent batch size"):
             ndd.python_function(plus_one, columns(2), columns(3))
         with pytest.raises(ValueError, match=r"expected \(4, dimensions\)"):

@@ -151,6 +151,8 @@ def test_the_input_gives_its_shape() -> None:
         ({"roi_shape": [3, 3], "in_shape": [8, 20]}, "larger than the input"),
         ({"roi_shape": [30, 3], "in_shape": [20, 20]}, "exceeds the input"),
         ({"roi_shape": [3, 3], "roi_start": [-5, 5], "in_shape": [20, 20]}, "exceeds the input"),
+        ({"roi_shape": [3, 3], "crop_shape": [10, -5]}, "crop_shape must not be negative, got -5 in dimension 1 of sample 0"),
+        ({"roi_shape": [3, 3], "crop_shape": -1, "in_shape": [20, 20]}, "crop_shape must not be negative, got -1"),
     ],
 )
 def test_wrong_regions(args: dict[str, Any], text: str) -> None:

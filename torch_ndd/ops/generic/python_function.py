@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python functions as operators: of NumPy arrays, torch tensors, Numba, CuPy or Triton."""
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Sequence
@@ -50,7 +51,7 @@ class PythonOperator:
             check_choice("python_function", "form", form, get_args(Form), ValueError)
         self.function, self.batched, self.form, self.draws = function, bool(batched), form, bool(rng)
         self.name = getattr(function, "__name__", type(function).__name__)
-        self.shapes = _per_output("shape", shape, num_outputs)
+        self.shapes = [_as_shape(entry) for entry in _per_output("shape", shape, num_outputs)]
         self.dtypes = [None if entry is None else types.to_dtype(entry) for entry in _per_output("dtype", dtype, num_outputs)]
         self.layouts = _per_output("layout", layout, num_outputs)
         # Without the shapes the call has to wait for the results.
@@ -126,8 +127,6 @@ class PythonOperator:
         """Return output ``k``, unfilled."""
         shape, dtype, layout = self.shapes[k], self.dtypes[k], self.layouts[k]
         if isinstance(shape, str):
-            if shape != "same":
-                raise ValueError(f'python_function: shape must be "same" or numbers, got {shape!r}')
             if not batches:
                 raise ValueError('python_function: shape="same" means the shape of the first input, but there is none')
             output = like(batches[0], dtype)
@@ -145,7 +144,7 @@ class PythonOperator:
                 raise ValueError(f"python_function: shape has the shape {tuple(rows.shape)}, expected ({size}, dimensions): one row per sample")
             extents = list(rows.unbind(1))
         else:
-            extents = [int(extent) for extent in shape]
+            extents = shape
         if any(bool((torch.as_tensor(extent) < 0).any()) for extent in extents):
             raise ValueError("python_function: shape must not be negative")
         if layout is not None and len(layout) != len(extents):
@@ -269,6 +268,16 @@ def _per_output(name: str, value: Any, count: int) -> list[Any]:
     if not isinstance(value, list | tuple) or len(value) != count:
         raise ValueError(f"python_function: {name} must have one entry for each of the {count} outputs, or be one for all, got {value!r}")
     return list(value)
+
+
+def _as_shape(value: Any) -> Any:
+    """Return the shape of an output: numbers as a list, a row for each sample or ``"same"`` unchanged."""
+    if value is None or (isinstance(value, str) and value == "same") or isinstance(value, torch.Tensor | np.ndarray | Batch):
+        return value
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return [int(extent) for extent in value]
+    raise ValueError(f'python_function: shape must be "same", a sequence of integers such as (3,), or a row of them per sample, got {value!r:.200}')
 
 
 def _sample(value: Batch, i: int) -> torch.Tensor:

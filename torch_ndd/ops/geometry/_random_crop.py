@@ -14,12 +14,21 @@ Range = Sequence[float] | float
 
 DEFAULT_AREA = (0.08, 1.0)
 DEFAULT_ASPECT_RATIO = (3 / 4, 4 / 3)
+DALI_NAMES = ("random_area", "random_aspect_ratio")  # of the arguments, in operators that DALI has
 
 _windows = native.kernel("random_crop_windows", writes=(-1,))
 
 
 def random_crop_windows(
-    shapes: torch.Tensor, words: torch.Tensor, area: Range, aspect_ratio: Range, num_attempts: int, *, ends: bool = False, op: str = "random crop"
+    shapes: torch.Tensor,
+    words: torch.Tensor,
+    area: Range,
+    aspect_ratio: Range,
+    num_attempts: int,
+    *,
+    ends: bool = False,
+    op: str = "random crop",
+    names: tuple[str, str] = DALI_NAMES,
 ) -> torch.Tensor:
     """Draw a random window of every image: int64 (N, 4) with y, x, height, width. Window i depends on ``words``, i and image i only.
 
@@ -35,24 +44,29 @@ def random_crop_windows(
         num_attempts: at least 1.
         ends: return float32 (N, 4) instead, where a window begins and where it ends, as the kernels of resizing operators take it.
         op: operator, for errors.
+        names: its arguments for the area and the aspect ratio, for errors.
 
     >>> random_crop_windows(torch.tensor([[480, 640]]), torch.arange(7), 0.25, 4 / 3, 10).shape
     torch.Size([1, 4])
     """
-    arguments = check_ranges(op, area, aspect_ratio, num_attempts)
+    arguments = check_ranges(op, area, aspect_ratio, num_attempts, names)
     out = torch.empty((shapes.shape[0], 4), dtype=torch.float32 if ends else torch.int64)
     _windows(shapes.contiguous(), words, *arguments, out)
     return out
 
 
-def check_ranges(op: str, area: Range, aspect_ratio: Range, num_attempts: int) -> tuple[float, float, float, float, int]:
+def check_ranges(
+    op: str, area: Range, aspect_ratio: Range, num_attempts: int, names: tuple[str, str] = DALI_NAMES
+) -> tuple[float, float, float, float, int]:
     """Return the arguments in the kernel's form. Raise RuntimeError for an empty range or more than two numbers, ValueError for invalid numbers."""
     check = _check_ranges if torch.compiler.is_compiling() else _cached
-    return check(op, _numbers(op, "random_area", area), _numbers(op, "random_aspect_ratio", aspect_ratio), num_attempts)
+    return check(op, _numbers(op, names[0], area), _numbers(op, names[1], aspect_ratio), num_attempts, names)
 
 
-def _check_ranges(op: str, areas: tuple[float, ...], ratios: tuple[float, ...], num_attempts: int) -> tuple[float, float, float, float, int]:
-    for argument, numbers in (("random_area", areas), ("random_aspect_ratio", ratios)):
+def _check_ranges(
+    op: str, areas: tuple[float, ...], ratios: tuple[float, ...], num_attempts: int, names: tuple[str, str]
+) -> tuple[float, float, float, float, int]:
+    for argument, numbers in zip(names, (areas, ratios), strict=True):
         if not 1 <= len(numbers) <= 2:
             raise RuntimeError(f"{op}: {argument} must be a number or two, got {len(numbers)}")
         if not all(math.isfinite(x) for x in numbers):
@@ -60,9 +74,9 @@ def _check_ranges(op: str, areas: tuple[float, ...], ratios: tuple[float, ...], 
         if numbers[0] > numbers[-1]:
             raise RuntimeError(f"{op}: {argument} is an empty range: {numbers[0]:g} to {numbers[1]:g}")
     if areas[0] < 0 or areas[-1] <= 0:
-        raise ValueError(f"{op}: random_area must be positive, got {areas}")
+        raise ValueError(f"{op}: {names[0]} must be positive, got {areas}")
     if ratios[0] <= 0:
-        raise ValueError(f"{op}: random_aspect_ratio must be positive, got {ratios}")
+        raise ValueError(f"{op}: {names[1]} must be positive, got {ratios}")
     if not 1 <= num_attempts < 2**31:
         raise ValueError(f"{op}: num_attempts must be at least 1 and less than 2**31, got {num_attempts}")
     return areas[0], areas[-1], ratios[0], ratios[-1], num_attempts

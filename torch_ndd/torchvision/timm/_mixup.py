@@ -2,6 +2,7 @@
 """timm's Mixup: mixup and CutMix of a batch with its reverse, with label smoothing."""
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -34,7 +35,7 @@ class Mixup:
         num_classes: number of classes.
 
     Raises:
-        ValueError: another mode; at the call, images of different shapes or other labels.
+        ValueError: another mode, fewer than 2 classes; at the call, images of different shapes or other labels.
 
     >>> images = batch(torch.rand(4, 3, 8, 8), layout="CHW")
     >>> images, targets = Mixup(mixup_alpha=0.8, num_classes=10)(images, torch.tensor([1, 2, 3, 4]))
@@ -55,6 +56,8 @@ class Mixup:
         num_classes: int = 1000,
     ) -> None:
         check_choice("Mixup", "mode", mode, get_args(Mode), ValueError)
+        if isinstance(num_classes, bool) or not isinstance(num_classes, Integral) or num_classes < 2:
+            raise ValueError(f"Mixup: num_classes must be an integer from 2 on: labels of a single class are all equal; got {num_classes!r}")
         if cutmix_minmax is not None and len(cutmix_minmax) != 2:
             raise ValueError(f"Mixup: cutmix_minmax must be two numbers, got {cutmix_minmax!r}")
         self.mixup_alpha, self.cutmix_alpha = mixup_alpha, cutmix_alpha if cutmix_minmax is None else 1.0
