@@ -198,3 +198,27 @@ def test_outputs_do_not_share_memory():
     first.at(0)[:] = 9
     (second,) = pipe.run()
     assert second.as_array().tolist() == [[1, 2], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "fn.reductions.mean(fn.ones(shape=[2, 3]), axes=np.array([1]))",
+        "fn.reductions.sum(fn.ones(shape=[2, 3]), axes=[np.int64(0), np.int64(1)])",
+        "fn.paste(fn.ones(shape=[2, 2, 3], dtype=types.UINT8), ratio=np.float32(2), fill_value=np.array([7]))",
+        "fn.transpose(fn.ones(shape=[2, 3, 4]), perm=[np.int64(2), np.int64(0), np.int64(1)])",
+        "fn.expand_dims(fn.ones(shape=[2, 3]), axes=np.int64(1))",
+        "fn.cat(fn.ones(shape=[2, 3]), fn.ones(shape=[2, 3]), axis=np.array([1]))",
+        "fn.lookup_table(fn.ones(shape=[2], dtype=types.UINT8), keys=[np.int64(1)], values=[np.float32(5)])",
+        "fn.power_spectrum(fn.ones(shape=[50], dtype=types.FLOAT), nfft=2 ** np.ceil(np.log2(50)))",
+        "fn.resize(fn.ones(shape=[8, 8, 3], dtype=types.UINT8), size=[np.int64(4), np.int64(3)], antialias=np.bool_(False))",
+        "fn.readers.file(files=['a'], labels=list(np.arange(1)))[1]",
+    ],
+)
+def test_numpy_values_as_arguments(call, tmp_path):
+    (tmp_path / "a").write_bytes(b"x")
+
+    def program(dali):
+        return run(dali, lambda dali: eval(call.replace("'a'", repr(str(tmp_path / "a"))), {"fn": dali.fn, "types": dali.types, "np": np}))
+
+    both(program, tolerance=1e-3)

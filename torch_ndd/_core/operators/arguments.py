@@ -46,6 +46,8 @@ ShapeArg = Annotated[X | Any, Role.shape]
 Varying = Annotated[X | Any, Role.per_sample, "varying"]
 VaryingShape = Annotated[X | Any, Role.shape, "varying"]
 NO_VALUE = -(2**31)
+# A value of which the body takes arrays as they are. Other arguments for the body alone get Python's numbers in their place.
+AsGiven = Annotated[X | Any, Role.body]
 # Without effect on the result. Most are accepted for compatibility with DALI and ignored.
 Hint = Annotated[X, Role.hint]
 # An input for which a Tensor given along with a Batch is shared by all samples, with a stride of 0, instead of being copied for each.
@@ -66,6 +68,8 @@ class Argument:
     varying: bool = False  # the number of values differs between samples
     matrix: bool = False  # rows of numbers
     positional: bool = False  # the body checks the types of arguments by position
+    as_given: bool = False  # the body takes arrays
+    integer: bool = False  # nothing but an int, for the body
 
 
 _SCHEMA = {int: "int", float: "float", bool: "bool", str: "str"}
@@ -94,13 +98,15 @@ def describe_argument(parameter: inspect.Parameter, hint: Any) -> Argument:
         return Argument(parameter.name, role, "Tensor?" if parameter.default is None else "Tensor", element, vector, varying, bool(rows))
     if role is Role.random:
         return Argument(parameter.name, role, "Tensor", int, False)
+    if role is Role.body:
+        return Argument(parameter.name, role, None, element, vector, as_given=True)
     if role is not Role.plain:
         return Argument(parameter.name, role, None, element, vector, varying, bool(rows), parameter.kind is parameter.POSITIONAL_ONLY)
     kind = members[0] if len(members) == 1 and not vector else None
     schema = None
     if isinstance(kind, type) and parameter.default is not None and not optional:
         schema = "int" if issubclass(kind, enum.IntEnum) else _SCHEMA.get(kind)
-    return Argument(parameter.name, Role.plain if schema else Role.body, schema, element, vector)
+    return Argument(parameter.name, Role.plain if schema else Role.body, schema, element, vector, integer=kinds == [int])
 
 
 class Call:
@@ -184,9 +190,11 @@ _PLAIN: dict[str | None, tuple[type, ...]] = {
 
 
 def check_plain(call: Call, argument: Argument, value: Any) -> Any:
-    """Return a value for the kernel, unchanged."""
+    """Return a value for the kernel: a Python number, a string."""
+    if isinstance(value, np.ndarray) and value.size == 1:
+        value = as_python(value.reshape(()))
     if not isinstance(value, _PLAIN[argument.schema]):
-        if argument.schema != "int" or not isinstance(value, float) or not value.is_integer():
+        if argument.schema != "int" or not isinstance(value, float | np.floating) or not value.is_integer():
             raise TypeError(f"{call.name}: argument {argument.name!r} must be {argument.schema}, got {value!r}")
         value = int(value)
     if isinstance(value, enum.IntEnum):
@@ -196,6 +204,27 @@ def check_plain(call: Call, argument: Argument, value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else bool(value) if argument.schema == "bool" else value
 
 
+def as_python(value: Any) -> Any:
+    """Return NumPy's numbers, alone, in arrays and in lists, as Python's; any other value as it is."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist() if value.dtype.kind in "biuf" else value
+    # Nearly all lists are of Python's numbers: their types are a set of one or two.
+    if type(value) in (list, tuple) and any(issubclass(kind, np.ndarray | np.generic | list | tuple) for kind in set(map(type, value))):
+        return type(value)(map(as_python, value))
+    return value
+
+
+def _python_numbers(argument: Argument, value: Any) -> Any:
+    """Return a value for the body, with Python's numbers in place of NumPy's."""
+    value = as_python(value)
+    if not argument.integer:
+        return value
+    if isinstance(value, list) and len(value) == 1:  # an array of one element
+        value = value[0]
+    # 2 ** math.ceil(math.log2(400.0)) is an int, 2 ** np.ceil(...) is not.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def prepare_argument(call: Call, argument: Argument, value: Any, has_frames: bool = False) -> Any:
     """Return a value in the form that the body and the kernel take: a tensor of rows, numbers, a dtype, or drawn words."""
     if argument.role is Role.dtype:
@@ -203,7 +232,9 @@ def prepare_argument(call: Call, argument: Argument, value: Any, has_frames: boo
             return None if value is None else types.to_dtype(value)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{call.name}: {argument.name}: {error}") from None
-    if argument.role in (Role.body, Role.hint):
+    if argument.role is Role.body:
+        return value if argument.as_given else _python_numbers(argument, value)
+    if argument.role is Role.hint:
         return value
     if argument.role is Role.random:
         return _draw(call, value)

@@ -16,6 +16,7 @@ from .. import native
 from ..context.device import DeviceLike as DeviceLike
 from ..values.batch import Batch
 from ..values.tensor import Tensor
+from .arguments import AsGiven as AsGiven
 from .arguments import Call, Role, describe_argument, prepare_argument
 from .arguments import Double as Double
 from .arguments import Hint as Hint

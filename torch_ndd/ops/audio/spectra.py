@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..._core import native
-from ..._core.operators.operator import DeviceLike, PerSample, T, launch, operator
+from ..._core.operators.operator import AsGiven, DeviceLike, PerSample, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
 from .._columns import extents_of, smaller
@@ -53,7 +53,7 @@ def spectrogram(
     nfft: int | None = None,
     power: int = 2,
     reflect_padding: bool = True,
-    window_fn: float | Sequence[float] | None = None,
+    window_fn: AsGiven[float | Sequence[float] | None] = None,
     window_length: int = 512,
     window_step: int = 256,
 ) -> T:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ..._core import native
-from ..._core.operators.operator import DeviceLike, PerSample, ShapeArg, T, launch, operator
+from ..._core.operators.operator import AsGiven, DeviceLike, PerSample, ShapeArg, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
 from .._formulas import per_sample
@@ -357,7 +357,7 @@ def box_encoder(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    anchors: Any,
+    anchors: AsGiven[Any],
     criteria: float = 0.5,
     means: Sequence[float] | None = None,
     offset: bool = False,

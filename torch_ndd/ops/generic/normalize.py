@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..._core.operators.operator import DeviceLike, T, launch, operator
+from ..._core.operators.operator import AsGiven, DeviceLike, T, launch, operator
 from ..._core.values.batch import Batch
 from ..._core.values.operand import Operand
 from .._axes import named_axes, numbered_axes
@@ -118,10 +118,10 @@ def normalize(
     ddof: int = 0,
     dtype: torch.dtype | None = torch.float32,
     epsilon: float = 0.0,
-    mean: Any = None,
+    mean: AsGiven[Any] = None,
     scale: float = 1.0,
     shift: float = 0.0,
-    stddev: Any = None,
+    stddev: AsGiven[Any] = None,
 ) -> T:
     """Subtract the mean and divide by the standard deviation: ``out = scale * (in - mean) / stddev + shift``.
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..._core import native
-from ..._core.operators.operator import DeviceLike, PerSample, Random, ShapeArg, T, Varying, launch, operator
+from ..._core.operators.operator import AsGiven, DeviceLike, PerSample, Random, ShapeArg, T, Varying, launch, operator
 from ..._core.values.batch import Batch, empty_batch, empty_packed, new_batch
 from ..._core.values.tensor import as_tensor
 from .._arguments import INTEGERS
@@ -22,7 +22,7 @@ def uniform(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     range: PerSample[Sequence[float]] = (-1.0, 1.0),
-    values: Any = None,
+    values: AsGiven[Any] = None,
     shape: ShapeArg[int | Sequence[int] | None] = None,
     dtype: torch.dtype | None = None,
     rng: Random = None,
