@@ -25,6 +25,12 @@ def _maps(rng: np.random.Generator, layout: str | None = None) -> ndd.Tensor:
     return ndd.as_tensor(rng.uniform(-1, 17, (5, 7)).astype(np.float32), layout=layout)
 
 
+def _spectrograms(x: ndd.Batch) -> ndd.Batch:
+    values = ndd.reductions.mean(x, axes=[2])
+    values.relabel("ft")
+    return values
+
+
 LEVELS = list(range(256))
 _CORNERS = [[0.0, 0.0], [0.5, 0.5]]
 
@@ -55,6 +61,16 @@ CALLS: dict[str, Call] = {
     ),
     "patchify": lambda x, rng: ndd.patchify(x, patch_size=4),
     "patchify, padded": lambda x, rng: ndd.patchify(x, patch_size=[5, 6], merge_size=2, pad=True, order="HWC"),
+    "salt_and_pepper": lambda x, rng: ndd.noise.salt_and_pepper(x, prob=0.4, salt_val=200.0),
+    "salt_and_pepper, numbers": lambda x, rng: ndd.noise.salt_and_pepper(x, prob=ndd.batch(rng.uniform(0, 1, x.batch_size)), per_channel=True),
+    "time_mask": lambda x, rng: ndd.time_mask(_spectrograms(x), time_mask_param=7.0, mask_value=3.0),
+    "time_mask, means": lambda x, rng: ndd.time_mask(ndd.cast(_spectrograms(x), dtype=ndd.float32), time_mask_param=7.0, mask_value="mean"),
+    "frequency_mask": lambda x, rng: ndd.frequency_mask(
+        _spectrograms(x), freq_mask_param=ndd.batch(rng.uniform(1, 8, x.batch_size)), num_masks=2, p=0.7
+    ),
+    "time_mask, numbers": lambda x, rng: ndd.time_mask(
+        _spectrograms(x), time_mask_param=7.0, mask_value=ndd.batch(rng.uniform(1, 8, x.batch_size).astype(np.float32))
+    ),
     "normalize by the batch": lambda x, rng: ndd.normalize(x, batch=True),
     "coin_flip": lambda x, rng: ndd.random.coin_flip(batch_size=x.batch_size, probability=0.5, shape=[9]),
     "coin_flip, probabilities": lambda x, rng: ndd.random.coin_flip(batch_size=x.batch_size, probability=ndd.batch(rng.uniform(0, 1, x.batch_size))),
@@ -76,7 +92,7 @@ CALLS: dict[str, Call] = {
     ),
 }
 # Constants that change with each call.
-NEVER_REPEATED = {"lookup_table, one of two", "multi_paste, numbers that change"}
+NEVER_REPEATED = {"lookup_table, one of two", "multi_paste, numbers that change", "time_mask, numbers"}
 # The others follow the shapes of several inputs, or of the whole batch, if these differ.
 REPEATED_IF_RAGGED = {
     *("coin_flip", "coin_flip, probabilities", "uniform", "normal", "batch_permutation", "rotation"),

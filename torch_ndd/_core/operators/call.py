@@ -262,7 +262,7 @@ def _run(op: Operator, call: Call, values: Sequence[Operand | None], arguments: 
             is_plain = is_plain and (not launch.also or launch.also_again is not None)
             layouts = tuple(output._layout for output in outputs)
             any_shape = launch.any_shape or launch.derivation is not None
-            again = launch.redraw, launch.derivation, launch.also_again, launch.mixes
+            again = launch.redraw, launch.only_words, launch.derivation, launch.also_again, launch.mixes
             call.records.append(Record(op, op.kernel, batches, kernel_arguments, outputs, layouts, call.words, any_shape, *again, is_plain))
         pending = _launch_kernel(op, call, target, kernel_arguments, sources, launch, outputs)
     # 4. The results: what is pending on the kernel's work, which files the samples come from, and planes for planes.

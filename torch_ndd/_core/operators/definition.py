@@ -137,6 +137,7 @@ class Launch:
             sample is empty. Such a call is repeated without the body.
         redraw: For a random operator: computes the first of ``args`` in calls that are repeated without the body. No other argument may depend on
             the words, or on the number of samples.
+        only_words: For a random operator: whether none of ``args`` but the words themselves follows from them; otherwise a number may be drawn.
         derivation: Computes the first of ``args`` in calls that are repeated without the body. Nothing else may depend on the shapes of a ragged
             input, or on the values of those arguments with a value for each sample that the kernel does not get.
         also_again: Computes ``also`` in calls that are repeated without the body.
@@ -151,6 +152,7 @@ class Launch:
     mixes: bool = False
     any_shape: bool = False
     redraw: Redraw | None = None
+    only_words: bool = False
     derivation: Derivation | None = None
     also_again: Also | None = None
     event: "torch.cuda.Event | None" = None
@@ -174,6 +176,7 @@ class Record(NamedTuple):
         words: The words that a random operator has drawn.
         any_shape: See :class:`Launch`.
         redraw: See :class:`Launch`.
+        only_words: See :class:`Launch`.
         derivation: See :class:`Launch`.
         also_again: See :class:`Launch`.
         mixes: See :class:`Launch`.
@@ -189,6 +192,7 @@ class Record(NamedTuple):
     words: torch.Tensor | None
     any_shape: bool
     redraw: Redraw | None
+    only_words: bool
     derivation: Derivation | None
     also_again: Also | None
     mixes: bool

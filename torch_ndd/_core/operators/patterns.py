@@ -102,7 +102,7 @@ def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: 
     for place, argument in enumerate(arguments):
         if not isinstance(argument, torch.Tensor):
             # A number of a random operator may have been drawn, unless its kernel takes the function's own arguments: those come from the program.
-            if op.draws and argument is not None and record.redraw is None and op.automatic is None:
+            if op.draws and argument is not None and record.redraw is None and op.automatic is None and not record.only_words:
                 return None
             continue
         if record.redraw is not None and place == op.first_argument:
