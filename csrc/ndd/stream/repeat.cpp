@@ -205,6 +205,7 @@ Again again(int64_t address, const std::vector<Tensor>& tensors, const std::vect
 // The common case without lists, which take 20 us with cold caches: one or two tensors, and at most one earlier call.
 Again again_with(int64_t address, const MaybeTensor& first, const MaybeTensor& second, int64_t mode, int64_t reads, int64_t sample, int64_t rows) {
   std::vector<Tensor> tensors;
+  tensors.reserve(2);
   if (first) tensors.push_back(*first);
   if (second) tensors.push_back(*second);
   return again(address, tensors, reads == 0 ? std::vector<int64_t>() : std::vector<int64_t>{reads, sample}, mode, rows);
@@ -215,6 +216,7 @@ Again again_with(int64_t address, const MaybeTensor& first, const MaybeTensor& s
 Again again_on_stream(int64_t address, const MaybeTensor& first, const MaybeTensor& second, const MaybeTensor& third, const MaybeTensor& fourth,
                       int64_t device, int64_t stream, int64_t before, int64_t rows) {
   std::vector<Tensor> tensors;
+  tensors.reserve(4);
   for (const MaybeTensor* tensor : {&first, &second, &third, &fourth})
     if (*tensor) tensors.push_back(**tensor);
   const StreamScope scope(reinterpret_cast<void*>(stream), static_cast<int>(device));
