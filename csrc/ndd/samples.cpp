@@ -19,7 +19,8 @@ int64_t product(const int64_t* shape, int64_t ndim) {
   return n;
 }
 
-// Whether all samples of a dense batch are the same contiguous memory.
+}  // namespace
+
 bool repeats_a_sample(const Tensor& values) {
   if (values.dim() < 1 || values.stride(0) != 0) return false;
   int64_t volume = 1;
@@ -27,8 +28,6 @@ bool repeats_a_sample(const Tensor& values) {
     if (values.size(d) != 1 && values.stride(d) != volume) return false;
   return true;
 }
-
-}  // namespace
 
 Samples::Samples(const Tensor& values, const MaybeTensor& shapes) : Samples(values, shapes, false) {}
 

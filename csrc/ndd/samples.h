@@ -68,6 +68,9 @@ class Samples {
   std::shared_ptr<const Table> table_;
 };
 
+// Whether all samples of a dense batch are the same contiguous memory.
+bool repeats_a_sample(const Tensor& values);
+
 // The number of elements of samples with these shapes, a row of `ndim` extents each; -1 if there are too many for 64 bits, or if an extent is negative.
 int64_t count_elements(const int64_t* shapes, int64_t samples, int64_t ndim);
 

@@ -31,6 +31,7 @@ class _Run:
     def run(self, steps: int) -> None:
         choices: list[Callable[[], Any]] = [self._decode, self._decode, self._upload, self._blur, self._xor, self._flip, self._flip_by_pending]
         choices += [self._brightness, self._resize, self._drop, self._consume, self._upload_pending, self._upload_large_pending]
+        choices += [self._join, self._permute, self._paste, self._look_up]
         for _ in range(steps):
             step, stream = self._random.choice(choices), self._random.randrange(4)
             if not self._on_gpu:
@@ -84,6 +85,18 @@ class _Run:
 
     def _resize(self) -> Any:
         return ndd.resize(ndd.resize(self._pick(), size=[WIDTH, HEIGHT]), size=[HEIGHT, WIDTH])
+
+    def _join(self) -> Any:
+        return ndd.crop(ndd.cat(self._pick(), self._pick(), axis=1), crop=[HEIGHT, WIDTH])
+
+    def _permute(self) -> Any:
+        return ndd.permute_batch(self._pick(), indices=ndd.batch([self._random.randrange(SAMPLES) for _ in range(SAMPLES)]))
+
+    def _paste(self) -> Any:
+        return ndd.multi_paste(self._pick(), self._pick(), output_size=[HEIGHT, WIDTH], shapes_rel=ndd.tensor([[1.0, 1.0], [0.5, 0.5]]))
+
+    def _look_up(self) -> Any:
+        return ndd.lookup_table(self._pick(), keys=list(range(256)), values=[255.0 - k for k in range(256)], dtype=ndd.uint8)
 
     def _drop(self) -> None:
         if self._values:

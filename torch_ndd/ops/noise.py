@@ -100,4 +100,4 @@ def salt_and_pepper(
     images: Batch = input  # type: ignore[assignment]
     # -1 means that each element is drawn on its own; without a layout the last axis has the channels.
     axis = (images.ndim - 1 if images.layout is None else images.layout.find("C")) if not per_channel else -1
-    return launch(like(images), [prob, salt_vs_pepper, salt_val, pepper_val, axis, rng])
+    return launch(like(images), [prob, salt_vs_pepper, salt_val, pepper_val, axis, rng], only_words=True)

@@ -15,6 +15,7 @@
 #include "ndd/handles.h"
 #include "ndd/kernel.h"
 #include "ndd/python_interface.h"
+#include "ndd/samples.h"
 #include "ndd/stream/host_memory.h"
 #include "ndd/stream/operation.h"
 #include "ndd/stream/owned.h"
@@ -34,11 +35,13 @@ using detail::Parameter;
 NDD_PLAIN_ENUM("plan.Place", Place, int64_t, constant_place = -1, output_place = -2);
 
 struct Argument {
-  enum Kind { tensor, maybe_tensor, text, numbers, plain };
+  enum Kind { tensor, maybe_tensor, tensors, text, numbers, plain };
 
   int64_t place = constant_place;
   Kind kind = plain;
   MaybeTensor its_tensor;
+  std::vector<MaybeTensor> its_tensors;  // of a list: the constant ones
+  std::vector<int64_t> its_places;  // where those of a list come from
   std::string its_text;
   std::vector<int64_t> its_numbers;
   uint64_t value = 0;  // any other argument, as the dispatcher passes it
@@ -49,6 +52,13 @@ struct Argument {
     if (kind == numbers) return detail::to_ivalue(its_numbers);
     return kind == plain ? value : to_ivalue(its_tensor);
   }
+  uint64_t list_of(const std::vector<Tensor>& given) const {
+    std::vector<Tensor> list;
+    list.reserve(its_places.size());
+    for (size_t k = 0; k < its_places.size(); ++k)
+      list.push_back(its_places[k] == constant_place ? *its_tensors[k] : given[static_cast<size_t>(its_places[k])]);
+    return detail::to_ivalue(list);
+  }
 };
 
 constexpr int kHost = -1;
@@ -57,16 +67,22 @@ int gpu_of(const Tensor& tensor) { return tensor.is_cuda() ? tensor.device_index
 // Which shapes of a tensor fit a plan besides that of the first call.
 NDD_PLAIN_ENUM("plan.Fit", Fit, int64_t, equal_shape = 0, any_size = 1, any_rows = 2);  // `any_rows`: another number of samples
 
+// What the number of samples of a call without inputs, which Python passes, may be.
+NDD_PLAIN_ENUM("plan.Rows", Rows, int64_t, by_tensors = 0, given_rows = 1, any_given_rows = 2);  // `given_rows`: that of the first call
+
 struct Form {
   DType dtype;
   std::vector<int64_t> shape;
   int gpu;  // device index, or kHost
+  bool repeats;  // all samples are the same memory
 
-  explicit Form(const Tensor& tensor) : dtype(tensor.dtype()), shape(tensor.sizes(), tensor.sizes() + tensor.dim()), gpu(gpu_of(tensor)) {}
+  explicit Form(const Tensor& tensor)
+      : dtype(tensor.dtype()), shape(tensor.sizes(), tensor.sizes() + tensor.dim()), gpu(gpu_of(tensor)),
+        repeats(!tensor.is_contiguous() && repeats_a_sample(tensor)) {}
   // `rows` is the number of samples of the call.
   bool fits(const Tensor& tensor, Fit fit, int64_t rows) const {
-    if (tensor.dtype() != dtype || tensor.dim() != static_cast<int64_t>(shape.size()) || gpu_of(tensor) != gpu || !tensor.is_contiguous())
-      return false;
+    if (tensor.dtype() != dtype || tensor.dim() != static_cast<int64_t>(shape.size()) || gpu_of(tensor) != gpu) return false;
+    if (!tensor.is_contiguous() && !(repeats && repeats_a_sample(tensor))) return false;
     if (fit == any_size) return true;
     const int64_t* sizes = tensor.sizes();
     if (fit == any_rows) return sizes[0] == rows && rows > 0 && std::equal(shape.begin() + 1, shape.end(), sizes + 1);
@@ -80,6 +96,7 @@ struct Plan {
   std::vector<std::pair<Form, Fit>> tensors;
   std::unique_ptr<Form> output;
   int64_t sized = -1;  // the tensor whose rows are the samples of the call, and of the output; -1 if their number is that of the first call
+  Rows rows = by_tensors;
   int64_t packed = -1;  // the tensor whose rows are the shapes of the samples in a packed output; -1 if it is dense
   std::shared_ptr<const Plan> other;  // the next plan to try, for other shapes
 };
@@ -87,30 +104,33 @@ using PlanPtr = std::shared_ptr<const Plan>;
 
 // The plan that this thread's next kernel call will complete.
 struct Draft {
-  std::vector<int64_t> places;  // the arguments that change from call to call: pairs of an argument index and a place
+  std::vector<int64_t> places;  // what changes from call to call: an argument, the index in it if it is a list, or -1, and a place
   std::vector<Fit> fits;  // for each tensor of the call
   int64_t packed = -1;  // as in Plan
+  Rows rows = by_tensors;  // as in Plan
   std::shared_ptr<Plan> plan;  // null if the kernel has arguments that cannot be repeated
 };
 thread_local std::unique_ptr<Draft> draft;
 
 bool is(const char* type, std::string_view name) { return name == type; }
 
-// Takes ownership of one argument; false for a list of tensors, which a plan cannot repeat. The reference must be taken even then, or it would leak.
-bool take(const char* type, uint64_t value, Argument& argument) {
-  argument.kind = is(type, "Tensor")    ? Argument::tensor
-                  : is(type, "Tensor?") ? Argument::maybe_tensor
-                  : is(type, "str")     ? Argument::text
-                  : is(type, "int[]")   ? Argument::numbers
-                                        : Argument::plain;
+// Takes ownership of one argument.
+void take(const char* type, uint64_t value, Argument& argument) {
+  argument.kind = is(type, "Tensor")     ? Argument::tensor
+                  : is(type, "Tensor?")  ? Argument::maybe_tensor
+                  : is(type, "Tensor[]") ? Argument::tensors
+                  : is(type, "str")      ? Argument::text
+                  : is(type, "int[]")    ? Argument::numbers
+                                         : Argument::plain;
   if (argument.kind == Argument::tensor) argument.its_tensor = Parameter<Tensor>::take(value);
   if (argument.kind == Argument::maybe_tensor) argument.its_tensor = Parameter<MaybeTensor>::take(value);
   if (argument.kind == Argument::text) argument.its_text = Parameter<std::string>::take(value);
   if (argument.kind == Argument::numbers) argument.its_numbers = Parameter<std::vector<int64_t>>::take(value);
+  if (argument.kind == Argument::tensors) {
+    for (Tensor& tensor : Parameter<std::vector<Tensor>>::take(value)) argument.its_tensors.emplace_back(std::move(tensor));
+    argument.its_places.assign(argument.its_tensors.size(), constant_place);
+  }
   argument.value = value;
-  if (!is(type, "Tensor[]")) return true;
-  Parameter<std::vector<Tensor>>::take(value);
-  return false;
 }
 
 using Again = std::pair<MaybeTensor, int64_t>;
@@ -125,11 +145,21 @@ MaybeTensor output_of(const Form& form, const std::vector<int64_t>& shape) {
   }
 }
 
-Again run(const Plan& plan, const std::vector<Tensor>& tensors, std::vector<Dependency> reads, int64_t mode) {
+// Whether the bytes of an output of this shape can be counted, as the allocation does.
+bool has_countable_bytes(const std::vector<int64_t>& shape) {
+  int64_t bytes = sizeof(double);
+  for (const int64_t extent : shape)
+    if (__builtin_mul_overflow(bytes, std::max<int64_t>(extent, 1), &bytes)) return false;
+  return true;
+}
+
+// `rows` is the number of samples, unless it is that of the first call.
+Again run(const Plan& plan, const std::vector<Tensor>& tensors, std::vector<Dependency> reads, int64_t mode, int64_t rows) {
   std::vector<int64_t> resized;
-  if (plan.sized >= 0) {
+  if (plan.sized >= 0 || plan.rows == any_given_rows) {
     resized = plan.output->shape;
-    resized[0] = tensors[static_cast<size_t>(plan.sized)].size(0);
+    resized[0] = rows;
+    if (!has_countable_bytes(resized)) return {std::nullopt, 0};
   }
   if (plan.packed >= 0) {
     const Tensor& shapes = tensors[static_cast<size_t>(plan.packed)];
@@ -141,7 +171,8 @@ Again run(const Plan& plan, const std::vector<Tensor>& tensors, std::vector<Depe
   std::vector<uint64_t> stack(plan.arguments.size());
   for (size_t k = 0; k < stack.size(); ++k) {
     const Argument& argument = plan.arguments[k];
-    stack[k] = argument.place == constant_place
+    stack[k] = argument.kind == Argument::tensors ? argument.list_of(tensors)
+               : argument.place == constant_place
                    ? argument.constant()
                    : argument.to_ivalue(argument.place == output_place ? out : tensors[static_cast<size_t>(argument.place)]);
   }
@@ -158,15 +189,17 @@ Again run(const Plan& plan, const std::vector<Tensor>& tensors, std::vector<Depe
   return {out, static_cast<int64_t>(ndd_end())};
 }
 
-// `handle` is one that ndd_plan_made has returned. Returns the output and the handle from ndd_end; no output if no plan matches the tensors.
-Again repeat(int64_t handle, const std::vector<Tensor>& tensors, std::vector<Dependency> reads, int64_t mode) {
+// `handle` is one that ndd_plan_made has returned; `given` is the number of samples of a call without inputs. Returns the output and the handle from
+// ndd_end; no output if no plan matches the tensors.
+Again repeat(int64_t handle, const std::vector<Tensor>& tensors, std::vector<Dependency> reads, int64_t mode, int64_t given) {
   const auto first = find_handle<PlanPtr>("ndd::again: plan", handle);
   for (const Plan* plan = first.get(); plan != nullptr; plan = plan->other.get()) {
     bool fits = tensors.size() == plan->tensors.size();
     if (fits && plan->sized >= 0) fits = tensors[static_cast<size_t>(plan->sized)].dim() > 0;
-    const int64_t rows = fits && plan->sized >= 0 ? tensors[static_cast<size_t>(plan->sized)].size(0) : 0;
+    const int64_t rows = fits && plan->sized >= 0 ? tensors[static_cast<size_t>(plan->sized)].size(0) : given;
+    if (plan->rows != by_tensors) fits = fits && given > 0 && (plan->rows == any_given_rows || given == plan->output->shape[0]);
     for (size_t k = 0; fits && k < tensors.size(); ++k) fits = plan->tensors[k].first.fits(tensors[k], plan->tensors[k].second, rows);
-    if (fits) return run(*plan, tensors, std::move(reads), mode);
+    if (fits) return run(*plan, tensors, std::move(reads), mode, rows);
   }
   return {std::nullopt, 0};
 }
@@ -183,35 +216,37 @@ Dependency dependency(int64_t handle, int64_t sample) {
 }
 
 // `reads` holds pairs of a handle and a sample.
-Again again(int64_t handle, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode) {
+Again again(int64_t handle, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode, int64_t given) {
   check_mode(mode);
   if (reads.size() % 2 != 0) fail(Error::Value, "ndd::again: reads must be pairs of a handle and a sample, got ", reads.size(), " numbers");
   std::vector<Dependency> dependencies;
   for (size_t k = 0; k < reads.size(); k += 2) dependencies.push_back(dependency(reads[k], reads[k + 1]));
-  return repeat(handle, tensors, std::move(dependencies), mode);
+  return repeat(handle, tensors, std::move(dependencies), mode, given);
 }
 
 // The common case without lists, which take 20 us with cold caches: one or two tensors, and at most one earlier call.
-Again again_with(int64_t handle, const MaybeTensor& first, const MaybeTensor& second, int64_t mode, int64_t reads, int64_t sample) {
+Again again_with(int64_t handle, const MaybeTensor& first, const MaybeTensor& second, int64_t mode, int64_t reads, int64_t sample, int64_t rows) {
   std::vector<Tensor> tensors;
+  tensors.reserve(2);
   if (first) tensors.push_back(*first);
   if (second) tensors.push_back(*second);
   check_mode(mode);
   std::vector<Dependency> dependencies;
   if (reads != 0) dependencies.push_back(dependency(reads, sample));
-  return repeat(handle, tensors, std::move(dependencies), mode);
+  return repeat(handle, tensors, std::move(dependencies), mode, rows);
 }
 
 #ifdef NDD_CUDA
 // The same for a GPU, on a CUDA stream that need not be torch's current one. It first waits for the stream `before`, unless that is -1.
 Again again_on_stream(int64_t handle, const MaybeTensor& first, const MaybeTensor& second, const MaybeTensor& third, const MaybeTensor& fourth,
-                      int64_t device, int64_t stream, int64_t before) {
+                      int64_t device, int64_t stream, int64_t before, int64_t rows) {
   std::vector<Tensor> tensors;
+  tensors.reserve(4);
   for (const MaybeTensor* tensor : {&first, &second, &third, &fourth})
     if (*tensor) tensors.push_back(**tensor);
   const StreamScope scope(reinterpret_cast<void*>(stream), static_cast<int>(device));
   if (before != -1) scope.wait_for(reinterpret_cast<void*>(before));
-  return repeat(handle, tensors, {}, 0);
+  return repeat(handle, tensors, {}, 0, rows);
 }
 #endif
 
@@ -229,18 +264,21 @@ void keep_for_plan(Boxed* kernel, const char* const* types, uint64_t* stack, uin
   plan->kernel = kernel;
   // Every argument is taken, even if the plan turns out to be useless: the dispatcher has handed over their references.
   plan->arguments.resize(arguments);
+  for (size_t k = 0; k < arguments; ++k) take(types[k], stack[k], plan->arguments[k]);
   bool repeatable = true;
-  for (size_t k = 0; k < arguments; ++k) repeatable = take(types[k], stack[k], plan->arguments[k]) && repeatable;
   std::vector<std::unique_ptr<Form>> forms(draft->fits.size());
-  for (size_t k = 0; repeatable && k < draft->places.size(); k += 2) {
+  for (size_t k = 0; k < draft->places.size(); k += 3) {
     Argument& argument = plan->arguments.at(static_cast<size_t>(draft->places[k]));
-    repeatable = argument.its_tensor.has_value();
+    const bool in_list = draft->places[k + 1] >= 0;
+    const auto element = static_cast<size_t>(draft->places[k + 1]);
+    MaybeTensor& tensor = in_list ? argument.its_tensors.at(element) : argument.its_tensor;
+    repeatable = tensor.has_value();
     if (!repeatable) break;
-    argument.place = draft->places[k + 1];
-    auto form = std::make_unique<Form>(*argument.its_tensor);
+    const int64_t place = (in_list ? argument.its_places.at(element) : argument.place) = draft->places[k + 2];
+    auto form = std::make_unique<Form>(*tensor);
     // A plan must not keep the batch of its first call alive.
-    argument.its_tensor.reset();
-    (argument.place == output_place ? plan->output : forms.at(static_cast<size_t>(argument.place))) = std::move(form);
+    tensor.reset();
+    (place == output_place ? plan->output : forms.at(static_cast<size_t>(place))) = std::move(form);
   }
   for (size_t k = 0; repeatable && k < forms.size(); ++k) {
     repeatable = forms[k] != nullptr;
@@ -249,19 +287,22 @@ void keep_for_plan(Boxed* kernel, const char* const* types, uint64_t* stack, uin
     plan->tensors.emplace_back(std::move(*forms[k]), draft->fits[k]);
   }
   plan->packed = draft->packed;
+  plan->rows = draft->rows;
   if (repeatable && plan->output) draft->plan = std::move(plan);
 }
 
 }  // namespace detail
 }  // namespace ndd
 
-// Captures the arguments of this thread's next kernel call instead of running it. `places` has `count` pairs that say which argument is which tensor
-// of the call (-2: the output). `fits` says for each tensor which sizes fit (Fit). `packed` is the tensor with the shapes of a packed output, or -1.
-NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* fits, int64_t tensor_count, int64_t packed)) {
+// Captures the arguments of this thread's next kernel call instead of running it. `places` has three numbers for each of `count` tensors: the argument,
+// the index in it if it is a list, or -1, and which tensor of the call it is (-2: the output). `fits` says for each tensor which sizes fit (Fit).
+// `packed` is the tensor with the shapes of a packed output, or -1. `rows` says which numbers of samples fit (Rows).
+NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const int64_t* fits, int64_t tensor_count, int64_t packed, int64_t rows)) {
   ndd::draft = std::make_unique<ndd::Draft>();
   ndd::plan_waits = true;
-  ndd::draft->places.assign(places, places + 2 * count);
+  ndd::draft->places.assign(places, places + 3 * count);
   ndd::draft->packed = packed;
+  ndd::draft->rows = static_cast<ndd::Rows>(rows);
   for (int64_t k = 0; k < tensor_count; ++k) ndd::draft->fits.push_back(static_cast<ndd::Fit>(fits[k]));
 }
 
@@ -276,10 +317,11 @@ NDD_EXPORT(keep, void*, ndd_plan_made, (void* other)) {
 }
 NDD_EXPORT(keep, void, ndd_plan_release, (void* plan)) { ndd::handles<ndd::PlanPtr>().take(plan); }
 
-NDD_FUNCTION(again_with, "(int plan, Tensor? first, Tensor? second, int mode, int reads, int sample) -> (Tensor?, int)", ndd::again_with)
+NDD_FUNCTION(again_with, "(int plan, Tensor? first, Tensor? second, int mode, int reads, int sample, int rows) -> (Tensor?, int)", ndd::again_with)
 #ifdef NDD_CUDA
-NDD_FUNCTION(again_on_stream,
-             "(int plan, Tensor? first, Tensor? second, Tensor? third, Tensor? fourth, int device, int stream, int before) -> (Tensor?, int)",
-             ndd::again_on_stream)
+NDD_FUNCTION(
+    again_on_stream,
+    "(int plan, Tensor? first, Tensor? second, Tensor? third, Tensor? fourth, int device, int stream, int before, int rows) -> (Tensor?, int)",
+    ndd::again_on_stream)
 #endif
-NDD_FUNCTION(again, "(int plan, Tensor[] given, int[] reads, int mode) -> (Tensor?, int)", ndd::again)
+NDD_FUNCTION(again, "(int plan, Tensor[] tensors, int[] reads, int mode, int rows) -> (Tensor?, int)", ndd::again)

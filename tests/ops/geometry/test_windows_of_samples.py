@@ -105,11 +105,9 @@ def test_native_windows_equal_those_of_columns(name: str, ragged: bool, monkeypa
     assert all(torch.equal(sample.torch(), other.torch()) for sample, other in zip(output, expected, strict=True))
 
 
-# Fractions for arguments that are integers: they are rounded in each call, which is not repeated.
-_FRACTIONS = ("slice, pad", "slice, trim_to_shape")
 # Numbers for each sample, and images of other sizes: repeated without the body.
 REPEATED: dict[str, Callable[[ndd.Batch], Any]] = {
-    **{name: call for name, call in CALLS.items() if not name.startswith(("tensor_resize", "crop_mirror", "slice, by position", *_FRACTIONS))},
+    **{name: call for name, call in CALLS.items() if not name.startswith(("tensor_resize", "crop_mirror", "slice, by position"))},
     **{
         f"slice, {policy}, integers": lambda x, policy=policy: ndd.slice(
             x, start=_draw(-4, 8, 2, dtype=np.int32), shape=_draw(0, 9, 2, dtype=np.int64), axis_names="HW", out_of_bounds_policy=policy

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from ... import types
+from .. import native
 from ..context.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
 from ..native import CPU
 from ..values.batch import Batch, new_batch
@@ -379,7 +380,8 @@ def _wrong_type(call: Call, argument: Argument, value: Any) -> Exception:
 def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bool) -> torch.Tensor:
     if value.buffer.device != CPU:
         value = value.cpu()  # type: ignore[attr-defined]
-    if argument.role is Role.shape or (isinstance(value, Batch) and value.ragged_shapes is not None) or value.caller_owned:
+    is_read = argument.role is Role.shape or (isinstance(value, Batch) and value.ragged_shapes is not None) or value.caller_owned
+    if is_read or takes_rounded(argument, value.buffer.dtype):
         value.wait()
     value = value.settle()
     call.read(value)
@@ -420,7 +422,7 @@ def _pad_rows(argument: Argument, rows: list[torch.Tensor]) -> torch.Tensor:
     dtype, nothing = (torch.float32, float("nan")) if argument.element is float else (torch.int32, NO_VALUE)
     filled = torch.full((len(rows), max(row.numel() for row in rows)), nothing, dtype=dtype)
     for k, row in enumerate(rows):
-        filled[k, : row.numel()] = (_round(row) if dtype is torch.int32 and row.is_floating_point() else row).flatten()
+        filled[k, : row.numel()] = (round_numbers(row) if dtype is torch.int32 and row.is_floating_point() else row).flatten()
     return filled
 
 
@@ -444,12 +446,29 @@ def _rows(call: Call, argument: Argument, values: torch.Tensor, per_frame: bool)
         raise RuntimeError(f"{call.name}: argument {argument.name!r} has no values")
     if values.dtype not in types.NUMERIC:
         raise TypeError(f"{call.name}: argument {argument.name!r} cannot be of type {values.dtype}")
-    return _round(values) if argument.element is int and not argument.positional and values.is_floating_point() else values
+    return round_numbers(values) if takes_rounded(argument, values.dtype) else values
 
 
-def _round(values: torch.Tensor) -> torch.Tensor:
-    """Return fractions as integers of 32 bits, as ``cast`` does. One rule for all operators."""
+def takes_rounded(argument: Argument, dtype: torch.dtype) -> bool:
+    """Return whether bodies get :func:`round_numbers` of an argument that is given as numbers of this type."""
+    return argument.element is int and not argument.positional and dtype.is_floating_point
+
+
+_round_natively = native.c_function("ndd_round_numbers")
+
+
+def round_numbers(values: torch.Tensor) -> torch.Tensor:
+    """Return fractions as integers of 32 bits, as ``cast`` does, in int64. One rule for all operators."""
+    dtype = _FRACTIONS.get(values.dtype)
+    if dtype is not None and values.is_cpu and values.is_contiguous() and not torch.compiler.is_compiling():
+        # With operators of torch 16 numbers take 17 us instead of 2.
+        rounded = torch.empty(values.shape, dtype=torch.int64)
+        _round_natively(values.data_ptr(), dtype, values.numel(), rounded.data_ptr())
+        return rounded
     return round_half_away(values.to(torch.float64).clamp(-(2.0**31), 2.0**31 - 1))
+
+
+_FRACTIONS = {dtype: number for number, dtype in native.DTYPES.items() if dtype in (torch.float32, torch.float64)}
 
 
 def round_half_away(values: torch.Tensor) -> torch.Tensor:

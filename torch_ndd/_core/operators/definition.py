@@ -79,7 +79,12 @@ class Operator:
     @property
     def repeatable(self) -> bool:
         """Whether it may launch the same kernel for all batches of one shape: its body does not read values."""
-        return self.kernel is not None and not (self.variadic or self.options.host_inputs or self.options.reads_values)
+        return self.kernel is not None and not (self.options.host_inputs or self.options.reads_values)
+
+    @property
+    def first_argument(self) -> int:
+        """The index of the kernel's first argument behind the inputs: values and shapes of each, or two lists of them."""
+        return 2 if self.variadic else 2 * self.inputs
 
 
 OPERATORS: dict[str, Operator] = {}  # by public name; the tests iterate over it
@@ -89,6 +94,8 @@ OPERATORS: dict[str, Operator] = {}  # by public name; the tests iterate over it
 
 # Computes an argument from the first input, of which it may use the shapes, and the words drawn from the generator.
 Redraw: TypeAlias = Callable[[Batch, torch.Tensor], torch.Tensor]
+# Computes further results of a call from the shapes of the first input.
+Also: TypeAlias = Callable[[Batch], tuple[Batch, ...]]
 # The output, or several, or a function of the number of frames.
 Outputs: TypeAlias = Batch | tuple[Batch, ...] | Callable[[Any], Batch]
 
@@ -102,12 +109,14 @@ class Derivation(NamedTuple):
         count: The number of tensors.
         names: Arguments that it needs.
         passed: Those of them that the kernel gets too.
+        selects: Whether the first tensor says which sample of the first input each sample of the output is.
     """
 
     compute: Callable[[Batch, Mapping[str, torch.Tensor]], tuple[Sequence[torch.Tensor], torch.Tensor | None]]
     count: int
     names: frozenset[str] = frozenset()
     passed: frozenset[str] = frozenset()
+    selects: bool = False
 
 
 @dataclass
@@ -128,8 +137,10 @@ class Launch:
             sample is empty. Such a call is repeated without the body.
         redraw: For a random operator: computes the first of ``args`` in calls that are repeated without the body. No other argument may depend on
             the words, or on the number of samples.
+        only_words: For a random operator: whether none of ``args`` but the words themselves follows from them; otherwise a number may be drawn.
         derivation: Computes the first of ``args`` in calls that are repeated without the body. Nothing else may depend on the shapes of a ragged
             input, or on the values of those arguments with a value for each sample that the kernel does not get.
+        also_again: Computes ``also`` in calls that are repeated without the body.
     """
 
     out: Outputs
@@ -141,7 +152,9 @@ class Launch:
     mixes: bool = False
     any_shape: bool = False
     redraw: Redraw | None = None
+    only_words: bool = False
     derivation: Derivation | None = None
+    also_again: Also | None = None
     event: "torch.cuda.Event | None" = None
 
 
@@ -163,8 +176,11 @@ class Record(NamedTuple):
         words: The words that a random operator has drawn.
         any_shape: See :class:`Launch`.
         redraw: See :class:`Launch`.
+        only_words: See :class:`Launch`.
         derivation: See :class:`Launch`.
-        is_plain: Whether the call returns its only output and nothing else, each sample computed from the same sample of the inputs.
+        also_again: See :class:`Launch`.
+        mixes: See :class:`Launch`.
+        is_plain: Whether the call returns the only output of its kernel, and nothing else that a repeated call could not compute.
     """
 
     op: Operator
@@ -176,5 +192,8 @@ class Record(NamedTuple):
     words: torch.Tensor | None
     any_shape: bool
     redraw: Redraw | None
+    only_words: bool
     derivation: Derivation | None
+    also_again: Also | None
+    mixes: bool
     is_plain: bool

@@ -9,10 +9,11 @@ import torch
 
 from ..values.batch import Batch
 from .arguments import Role
-from .definition import Derivation, Record, Redraw
+from .definition import Also, Derivation, Record, Redraw
 
 PLAIN = (float, int, bool, str, type(None), torch.dtype)  # compared by value
 _MAX_COMPARED = 64  # elements of a tensor that two patterns compare by value
+WHOLE = -1  # in a place: the argument is the tensor
 
 
 class Pattern(NamedTuple):
@@ -20,7 +21,8 @@ class Pattern(NamedTuple):
 
     kernel: Any
     arguments: list[Any]  # None in the places of operands, words and output
-    places: list[tuple[int, int]]  # argument and operand tensor: values of operand k are tensor 2k, its shapes 2k + 1
+    # Argument, index in it if it is a list of tensors, else WHOLE, and operand tensor: values of operand k are tensor 2k, its shapes 2k + 1.
+    places: list[tuple[int, int, int]]
     words_place: int | None  # argument that is the drawn words, or computed from them by `redraw`
     shape: tuple[int, ...]  # of the output
     dtype: torch.dtype
@@ -28,12 +30,14 @@ class Pattern(NamedTuple):
     draws: bool
     derived: tuple[int, ...]  # arguments that `derivation` computes, with the shapes of a packed output
     is_packed: bool  # the output is
+    mixes: bool  # a sample of the output depends on several of the input
     derivation: Derivation | None
     redraw: Redraw | None
+    also_again: Also | None
 
     def agrees(self, other: "Pattern") -> bool:
         """Return whether two calls with equal batches have launched the same, so that nothing was computed from the values of the batches."""
-        return self[2:-2] == other[2:-2] and all(self._is_same(a, b) for a, b in zip(self.arguments, other.arguments, strict=True))
+        return self[2:-3] == other[2:-3] and all(self._is_same(a, b) for a, b in zip(self.arguments, other.arguments, strict=True))
 
     def agrees_for_other_rows(self, other: "Pattern", rows: int, other_rows: int) -> bool:
         """Return whether two calls on batches of other numbers of samples have launched the same: nothing was computed from those numbers either."""
@@ -50,6 +54,8 @@ class Pattern(NamedTuple):
             return a is b()
         if a is b or type(a) is not type(b):
             return a is b
+        if type(a) is list or type(a) is tuple:
+            return len(a) == len(b) and all(map(self._is_same, a, b))
         if type(a) is torch.Tensor and not self.draws:  # numbers drawn in two calls may be equal by chance
             return a.dtype == b.dtype and a.shape == b.shape and a.numel() <= _MAX_COMPARED and a.is_cpu and _bytes(a) == _bytes(b)
         return type(a) in PLAIN and a == b
@@ -84,23 +90,29 @@ def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: 
     if record.derivation is not None and not record.derivation.names <= set(names):
         return None  # a list, for instance, which is part of the key
     derived = _find_derived(record, record.derivation) if record.derivation is not None else ()
-    places: list[tuple[int, int]] = []
+    places: list[tuple[int, int, int]] = []
     words_place = None
     output, arguments[-2] = arguments[-2], None
     for place in derived:
         arguments[place] = None
+    for place in range(2) if op.variadic else ():
+        # Both lists in the order of the inputs: of two inputs that are the same batch each has its own place.
+        arguments[place] = [None if tensor is tensors[2 * k + place] else tensor for k, tensor in enumerate(arguments[place])]
+        places += [(place, k, 2 * k + place) for k, tensor in enumerate(arguments[place]) if tensor is None]
     for place, argument in enumerate(arguments):
         if not isinstance(argument, torch.Tensor):
             # A number of a random operator may have been drawn, unless its kernel takes the function's own arguments: those come from the program.
-            if op.draws and argument is not None and record.redraw is None and op.automatic is None:
+            if op.draws and argument is not None and record.redraw is None and op.automatic is None and not record.only_words:
                 return None
             continue
-        if record.redraw is not None and place == 2 * op.inputs:  # the first argument after the inputs
+        if record.redraw is not None and place == op.first_argument:
             words_place, arguments[place] = place, None
             continue
-        k = next((k for k, tensor in enumerate(tensors) if tensor is argument), None)
+        # An input has its own place, also if another one is the same batch.
+        own = place < min(len(tensors), op.first_argument) and tensors[place] is argument
+        k = place if own else next((k for k, tensor in enumerate(tensors) if tensor is argument), None)
         if k is not None:
-            places.append((place, k))
+            places.append((place, WHOLE, k))
         elif argument is record.words:
             words_place = place
         else:
@@ -110,15 +122,16 @@ def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: 
     derived_names = frozenset() if record.derivation is None else record.derivation.names - record.derivation.passed
     derived_again = {2 * k for k, name in enumerate(names, len(record.inputs)) if name in derived_names}
     needed = {k for k, tensor in enumerate(tensors) if tensor is not None} - derived_again
-    if not needed <= {k for _, k in places} or (record.words is None) != (words_place is None):
+    if not needed <= {k for *_, k in places} or (record.words is None) != (words_place is None):
         return None  # the kernel gets something computed from an operand or from the words
     shape, layout, packed = output.shape if shapes is None else (), record.layouts[0], shapes is not None
     return Pattern(
-        *(record.kernel, arguments, places, words_place, shape, output.dtype, layout, op.draws, derived, packed, record.derivation, record.redraw)
+        *(record.kernel, arguments, places, words_place, shape, output.dtype, layout, op.draws, derived, packed, record.mixes),
+        *(record.derivation, record.redraw, record.also_again),
     )
 
 
 def _find_derived(record: Record, derivation: Derivation) -> tuple[int, ...]:
-    first = 2 * record.op.inputs
+    first = record.op.first_argument
     places = tuple(range(first, first + derivation.count))
     return places if record.outputs[0].ragged_shapes is None else (*places, len(record.arguments) - 1)

@@ -15,10 +15,11 @@ from ..context.streams import launch_stream
 from ..process import shutdown
 from ..values.batch import Batch, new_batch
 from ..work.cuda_work import StreamWork, is_queued, join_queue, on_stream, stream_work
-from ..work.pending import Pending, finish_call
-from ..work.sources import UNKNOWN
-from .definition import Derivation, Record, Redraw
-from .patterns import Pattern
+from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending, finish_call
+from ..work.sources import UNKNOWN, select_sources
+from .arguments import round_numbers, takes_rounded
+from .definition import Also, Derivation, Record, Redraw
+from .patterns import WHOLE, Pattern
 
 _MAX_SHAPES = 8  # plans chained under a key, which native code tries in turn
 
@@ -36,7 +37,10 @@ class Plan(NamedTuple):
     redraw: Redraw | None
     gpu: torch.device | None  # None for the CPU
     is_packed: bool
+    mixes: bool
+    any_rows: bool  # serves batches of any number of samples
     inputs: "DerivedInputs | None"
+    also_again: Also | None
     learned: "Learned | None" = None  # until a call with another number of samples has been compared
     other: "Plan | None" = None  # the next plan to try, if this one has `inputs`; native code chains those without
 
@@ -47,6 +51,7 @@ class DerivedInputs(NamedTuple):
     derivation: Derivation
     names: tuple[str, ...]  # of the operands behind the inputs
     forms: list[tuple[torch.dtype, tuple[int, ...]]]  # of these operands, without the number of samples
+    rounded: frozenset[str]  # of them, those with fractions for integers
     passed: frozenset[int]  # operand tensors that the kernel gets
     has_shapes: bool  # of a packed output, which are derived
     extents: Any  # that the samples of a packed output share
@@ -57,6 +62,7 @@ class Learned(NamedTuple):
 
     pattern: "Pattern"
     shapes: list[tuple[int, ...]]  # of its operand tensors
+    rows: int  # its number of samples
 
 
 def build_plan(
@@ -66,10 +72,12 @@ def build_plan(
     previous: Plan | None,
     any_rows: bool = False,
     names: Sequence[str] = (),
+    rows_are_given: bool = False,
 ) -> Plan | None:
     """Return the plan of a recorded call, which also serves the calls that ``previous`` does; None if it cannot be repeated.
 
-    ``any_rows``: the plan serves batches of any number of samples. ``names``: of the operands that are arguments.
+    ``any_rows``: the plan serves batches of any number of samples. ``names``: of the operands that are arguments. ``rows_are_given``: there are no
+    operands, and the caller of the plan gives the number of samples.
     """
     output: torch.Tensor = record.arguments[-2]
     words, gpu = record.words, output.device if output.is_cuda else None
@@ -77,14 +85,22 @@ def build_plan(
     passed = [k for k, tensor in enumerate(tensors) if tensor is not None]
     inputs = None
     if pattern.derivation is not None:
-        used = {k for _, k in pattern.places}
+        used = {k for *_, k in pattern.places}
         passed = [k for k in passed if k in used]
         values = [tensor for k, tensor in enumerate(tensors) if k >= 2 * len(record.inputs) and k % 2 == 0 and tensor is not None]
         forms = [(tensor.dtype, tuple(tensor.shape[1:])) for tensor in values]
         if len(forms) != len(names) or any(tensors[k] is not None for k in range(2 * len(record.inputs) + 1, len(tensors), 2)):
             return None  # a ragged argument
-        inputs = DerivedInputs(pattern.derivation, tuple(names), forms, frozenset(passed), pattern.is_packed, record.outputs[0].shared_extents)
-    plan = Plan(0, None, 1, first, output.shape, pattern.words_place is not None, pattern.layout, pattern.redraw, gpu, pattern.is_packed, inputs)
+        op = record.op
+        rounded = frozenset(
+            [name for name, (dtype, _) in zip(names, forms, strict=True) if takes_rounded(op.arguments.get(name) or op.positional[name], dtype)]
+        )
+        has_shapes, extents = pattern.is_packed, record.outputs[0].shared_extents
+        inputs = DerivedInputs(pattern.derivation, tuple(names), forms, rounded, frozenset(passed), has_shapes, extents)
+    plan = Plan(
+        *(0, None, 1, first, output.shape, pattern.words_place is not None, pattern.layout, pattern.redraw, gpu, pattern.is_packed, pattern.mixes),
+        *(any_rows, inputs, pattern.also_again),
+    )
     other = None
     if previous is not None:
         # Native code compares the shapes of a chain one after the other, in every call.
@@ -92,41 +108,51 @@ def build_plan(
             return None
         if plan.inputs is not None:
             previous, other = None, previous
-        # `redraw` is another function in each call, of the arguments in the key.
-        elif previous.inputs is not None or previous._replace(redraw=plan.redraw)[5:-3] != plan[5:-3]:
+        # `redraw` and `also_again` are other functions in each call, of the arguments in the key.
+        elif previous.inputs is not None or _find_kind(previous) != _find_kind(plan):
             return None
     # The arguments of this call are needed once, so that the dispatcher can convert them; those with a place are not kept.
     arguments = pattern.arguments.copy()
     arguments[-2] = output
-    places = [(len(arguments) - 2, _OUTPUT)]
+    places = [(len(arguments) - 2, WHOLE, _OUTPUT)]
     # The values of a ragged operand have any size; its shapes have one row for each sample.
     equal = _FITS["any_rows" if any_rows else "equal_shape"]
     fits = [_FITS["any_size"] if k % 2 == 0 and tensors[k + 1] is not None else equal for k in passed]
-    for place, k in pattern.places:
-        places.append((place, passed.index(k)))
-        arguments[place] = tensors[k]
+    for place in range(2) if record.op.variadic else ():
+        arguments[place] = record.arguments[place]
+    for place, element, k in pattern.places:
+        places.append((place, element, passed.index(k)))
+        if element == WHOLE:
+            arguments[place] = tensors[k]
     for place in pattern.derived:
-        places.append((place, len(fits)))
+        places.append((place, WHOLE, len(fits)))
         fits.append(equal)
         arguments[place] = record.arguments[place]
     packed = -1
     if pattern.is_packed:
         packed = len(fits) - 1 if pattern.derivation is not None else passed.index(1)
     if pattern.words_place is not None and words is not None:
-        places.append((pattern.words_place, len(passed)))
+        places.append((pattern.words_place, WHOLE, len(passed)))
         fit = _FITS["equal_shape"]
         if pattern.redraw is not None and (first_input := record.inputs[0]) is not None:
             words, fit = pattern.redraw(first_input, words), equal
         fits.append(fit)
         arguments[pattern.words_place] = words
-    handle = _keep_call(pattern.kernel, arguments, places, fits, packed, None if previous is None else previous.handle)
+    rows = _ROWS["any_given_rows" if any_rows else "given_rows"] if rows_are_given else _ROWS["by_tensors"]
+    handle = _keep_call(pattern.kernel, arguments, places, fits, packed, rows, None if previous is None else previous.handle)
     if handle is None:
         return None
     shapes = 1 + sum(earlier.shapes for earlier in (previous, other) if earlier is not None)
     return plan._replace(handle=handle, owner=native.own(handle, _RELEASE, False), shapes=shapes, other=other)
 
 
+def _find_kind(plan: Plan) -> tuple[Any, ...]:
+    """Return what the plans of a chain must have in common, as Python makes the result of any of them."""
+    return plan.takes_words, plan.layout, plan.gpu, plan.is_packed, plan.mixes, plan.redraw is None, plan.also_again is None
+
+
 _FITS = native.numbers("plan.Fit")
+_ROWS = native.numbers("plan.Rows")
 _OUTPUT = native.numbers("plan.Place")["output_place"]
 _begin_plan = native.c_function("ndd_plan")
 _end_plan = native.c_function("ndd_plan_made")
@@ -134,22 +160,25 @@ _RELEASE = native.address(native.c_function("ndd_plan_release"))
 
 
 def _keep_call(
-    kernel: Any, arguments: Sequence[Any], places: Sequence[tuple[int, int]], fits: Sequence[int], packed: int, previous: int | None
+    kernel: Any, arguments: Sequence[Any], places: Sequence[tuple[int, int, int]], fits: Sequence[int], packed: int, rows: int, previous: int | None
 ) -> int | None:
-    """Return the handle of a native plan; None for a kernel that takes a list of tensors.
+    """Return the handle of a native plan; None if the kernel cannot be repeated.
 
     Args:
         kernel: Is not run.
         arguments: Its arguments in one call. The plan keeps those that have no place.
-        places: Arguments that differ from call to call: the index of the argument, and that of the tensor in later calls, or ``_OUTPUT``.
+        places: What differs from call to call: the index of the argument, the index in it if it is a list, or ``WHOLE``, and that of the tensor in
+            later calls, or ``_OUTPUT``.
         fits: For each tensor of later calls, which sizes it may have: one of ``_FITS``.
         packed: The tensor with the shapes of a packed output, or -1.
+        rows: Which numbers of samples fit, one of ``_ROWS``.
         previous: The handle of a plan for other shapes, which native code tries as well.
     """
     # Between the two functions the library captures the arguments of this thread's next kernel call instead of running it: torch's dispatcher
     # converts them exactly as it does for a real call.
     try:
-        _begin_plan((ctypes.c_int64 * (2 * len(places)))(*chain(*places)), len(places), (ctypes.c_int64 * len(fits))(*fits), len(fits), packed)
+        tensors = (ctypes.c_int64 * (3 * len(places)))(*chain(*places)), len(places), (ctypes.c_int64 * len(fits))(*fits), len(fits)
+        _begin_plan(*tensors, packed, rows)
         kernel(*arguments)
     finally:
         handle = _end_plan(previous)
@@ -165,9 +194,12 @@ _again, _again_with = map(bypass_overload, (torch.ops.ndd.again.default, torch.o
 
 
 def resubmit(
-    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
+    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str], rows: int = 0
 ) -> tuple[torch.Tensor | None, Pending | None]:
-    """Run a native plan on other tensors, as ``dispatch.submit`` runs a kernel. Return the output, None if it does not fit, and the pending work."""
+    """Run a native plan on other tensors, as ``dispatch.submit`` runs a kernel. Return the output, None if it does not fit, and the pending work.
+
+    ``rows``: the number of samples of a call without operands.
+    """
     # The first lines repeat those of dispatch.submit(): with cold caches a shared function takes 5 to 10 us of the 200 of a call.
     if shutdown.exiting:
         shutdown.park_daemon()
@@ -178,9 +210,9 @@ def resubmit(
     count = len(tensors)
     if count <= 2 and len(reads) <= 1:
         read, sample = (reads[0][0].handle, reads[0][1]) if reads else (0, 0)
-        out, handle = _again_with(plan, tensors[0] if count else None, tensors[1] if count == 2 else None, level, read, sample)
+        out, handle = _again_with(plan, tensors[0] if count else None, tensors[1] if count == 2 else None, level, read, sample, rows)
     else:
-        out, handle = _again(plan, tensors, [number for pending, sample in reads for number in (pending.handle, sample)], level)
+        out, handle = _again(plan, tensors, [number for pending, sample in reads for number in (pending.handle, sample)], level, rows)
     return out, finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
 
 
@@ -193,44 +225,67 @@ def resubmit_one(plan: int, tensor: torch.Tensor, external: bool, sources: Seque
         pools.settle()
     mode = EvalMode.sync_cpu if external else thread_state.mode
     level = 3 if mode >= EvalMode.sync_cpu else mode
-    out, handle = _again_with(plan, tensor, None, level, 0, 0)
+    out, handle = _again_with(plan, tensor, None, level, 0, 0, 0)
     return out, finish_call(handle, mode, [], sources) if handle else None
 
 
 def relaunch(
-    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
+    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str], rows: int
 ) -> tuple[torch.Tensor | None, StreamWork | None]:
     """Run a native plan of a CUDA kernel, as ``dispatch.launch`` runs a kernel. Return the output, None if the plan does not fit, and the work."""
     queue = join_queue(reads, external)
     if queue is None:
-        output, _ = resubmit(plan, tensors, [], False, sources)
+        output, _ = resubmit(plan, tensors, [], False, sources, rows)
         return output, None if output is None else stream_work([output])
-    return queue.add(reads, lambda hosts: resubmit(plan, tensors, hosts, False, sources))
+    return queue.add(reads, lambda hosts: resubmit(plan, tensors, hosts, False, sources, rows))
 
 
-def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None) -> Batch | None:
-    """Repeat a call on other operands, of which the first ``inputs`` are inputs; None if they do not fit the plan."""
+def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None, rows: int = 0) -> Any:
+    """Repeat a call on other operands, of which the first ``inputs`` are inputs; None if they do not fit the plan.
+
+    ``rows``: the number of samples of a call without operands.
+    """
     derived = None  # what the kernel gets besides operands and constants
     if plan.inputs is not None and (derived := _derive(plan, plan.inputs, operands, inputs)) is None:
-        return _run_other(plan, operands, inputs, words)
-    if plan.gpu is not None:
-        result = _run_on_gpu(plan, plan.gpu, operands, inputs, words, derived)
-        return _run_other(plan, operands, inputs, words) if result is None else result
-    tensors, reads, external = _gather_tensors(plan, operands, words, derived)
+        return _run_other(plan, operands, inputs, words, rows)
     sources = operands[0].sources if inputs else UNKNOWN
     if sources is UNKNOWN and inputs > 1:
-        sources = operands[1].sources
-    output, pending = resubmit(plan.handle, tensors, reads, external, sources)
+        sources = next((operand.sources for operand in operands[1:inputs] if operand.sources is not UNKNOWN), UNKNOWN)
+    if plan.gpu is not None:
+        result = _run_on_gpu(plan, plan.gpu, operands, sources, words, derived, rows)
+        return _run_other(plan, operands, inputs, words, rows) if result is None else result
+    tensors, reads, external = _gather_tensors(plan, operands, words, derived)
+    output, pending = resubmit(plan.handle, tensors, reads, external, sources, rows)
     if output is None:
-        return _run_other(plan, operands, inputs, words)
+        return _run_other(plan, operands, inputs, words, rows)
+    return _make_result(plan, operands, derived, output, pending, sources)
+
+
+def _run_other(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None, rows: int) -> Any:
+    return None if plan.other is None else run_plan(plan.other, operands, inputs, words, rows)
+
+
+def _make_result(
+    plan: Plan,
+    operands: Sequence[Batch],
+    derived: list[torch.Tensor] | None,
+    output: torch.Tensor,
+    pending: Pending | None,
+    sources: Sequence[str],
+) -> Any:
     result = new_batch(output, None, plan.layout, pending) if not plan.is_packed else _make_packed(plan, operands[0], derived, output, pending)
     if sources is not UNKNOWN:
-        result.sources = sources
-    return result
-
-
-def _run_other(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None) -> Batch | None:
-    return None if plan.other is None else run_plan(plan.other, operands, inputs, words)
+        if not plan.mixes:
+            result.sources = sources
+        elif plan.inputs is not None and plan.inputs.derivation.selects and derived is not None:
+            result.sources = select_sources(operands[0].sources, derived[0].expand(result.batch_size))
+    if plan.also_again is None:
+        return result
+    also = plan.also_again(operands[0])
+    if sources is not UNKNOWN and not plan.mixes:
+        for other in also:
+            other.sources = sources
+    return (result, *also)
 
 
 def _gather_tensors(
@@ -245,7 +300,8 @@ def _gather_tensors(
         if operand.caller_owned:
             external = True
         if operand.pending is not None and (pending := operand._pending_work()) is not None:
-            reads.append((pending, operand._sample))
+            sample = operand._sample
+            reads.append((pending, ALL_SAMPLES if sample == SAME_SAMPLE and plan.mixes else sample))
     if derived is not None:
         tensors += derived
     if plan.takes_words:
@@ -257,7 +313,8 @@ def _gather_tensors(
 def _derive(plan: Plan, needs: DerivedInputs, operands: Sequence[Batch], inputs: int) -> list[torch.Tensor] | None:
     """Return what the kernel gets besides the operands; None if the ordinary call has to do it, or to raise the error with the sample's file."""
     first = operands[0]
-    if first.ragged_shapes is None and first.buffer.shape != plan.input_shape:
+    extents, skipped = first.buffer.shape, int(plan.any_rows)
+    if first.ragged_shapes is None and extents[skipped:] != plan.input_shape[skipped:]:
         return None
     rows = first.batch_size
     values: dict[str, torch.Tensor] = {}
@@ -273,7 +330,9 @@ def _derive(plan: Plan, needs: DerivedInputs, operands: Sequence[Batch], inputs:
         # Values for each frame: their number, which must fit the input, is compared by the ordinary call.
         if operand._layout is not None and operand._layout.startswith("F"):
             return None
-        values[name] = buffer if operand.pending is None else operand.wait()
+        if operand.pending is not None:
+            buffer = operand.wait()
+        values[name] = round_numbers(buffer) if name in needs.rounded else buffer
     try:
         tensors, shapes = needs.derivation.compute(first, values)
     # Not raised here: the ordinary call computes the same again and names the sample and its file.
@@ -310,8 +369,14 @@ if _again_on_stream is not None:
 
 
 def _run_on_gpu(
-    plan: Plan, gpu: torch.device, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None, derived: list[torch.Tensor] | None
-) -> Batch | None:
+    plan: Plan,
+    gpu: torch.device,
+    operands: Sequence[Batch],
+    sources: Sequence[str],
+    words: torch.Tensor | None,
+    derived: list[torch.Tensor] | None,
+    rows: int,
+) -> Any:
     """Launch on the context's stream. The usual case is one native call; ``_run_within_stream`` has all others."""
     device = gpu.index
     # The context's stream, on which the kernel must run; torch's current stream may have filled an operand.
@@ -320,7 +385,7 @@ def _run_on_gpu(
     captured = _is_capturing()
     # The one needs events between the streams, the other a place in the queue: neither is a single native call.
     if (captured and theirs != stream) or is_queued(device, stream):
-        return _run_within_stream(plan, gpu, operands, inputs, words, derived)
+        return _run_within_stream(plan, gpu, operands, sources, words, derived, rows)
     tensors: list[torch.Tensor | None] = []
     foreign: list[torch.Tensor] = []  # filled on torch's current stream
     for operand in operands if plan.inputs is None else _find_passed(operands, plan.inputs):
@@ -330,11 +395,14 @@ def _run_on_gpu(
                 foreign.append(values)
         elif not pending.stays:
             if operand._pending_work() is not None:  # per-sample arguments, which the launcher reads on the host
-                return _run_within_stream(plan, gpu, operands, inputs, words, derived)
-        elif type(pending) is not StreamWork or pending.raw_stream != stream:
-            return _run_within_stream(plan, gpu, operands, inputs, words, derived)
+                return _run_within_stream(plan, gpu, operands, sources, words, derived, rows)
+        # Work on another stream is often an upload. To switch streams would take 14 us more.
+        elif type(pending) is not StreamWork or (
+            pending.raw_stream != stream and (captured or pending.captured or values.get_device() != device or not pending.join(ours.torch))
+        ):
+            return _run_within_stream(plan, gpu, operands, sources, words, derived, rows)
         if operand.caller_owned:
-            return _run_within_stream(plan, gpu, operands, inputs, words, derived)
+            return _run_within_stream(plan, gpu, operands, sources, words, derived, rows)
         tensors.append(values)
         if operand.ragged_shapes is not None:
             tensors.append(operand.ragged_shapes)
@@ -345,12 +413,11 @@ def _run_on_gpu(
         tensors.append(words if plan.redraw is None else plan.redraw(operands[0], words))
     # The native function takes four tensors, without a list of them that Python would have to build.
     if len(tensors) > 4:
-        return _run_within_stream(plan, gpu, operands, inputs, words, derived)
+        return _run_within_stream(plan, gpu, operands, sources, words, derived, rows)
     if shutdown.exiting:
         shutdown.park_daemon()
-    sources = operands[0].sources if inputs else UNKNOWN
     tensors += (None,) * (4 - len(tensors))
-    output, handle = _again_on_stream(plan.handle, *tensors, device, stream, theirs if foreign else -1)
+    output, handle = _again_on_stream(plan.handle, *tensors, device, stream, theirs if foreign else -1, rows)
     if handle:
         finish_call(handle, EvalMode.sync_cpu, [], sources)
     # Torch's allocator must not reuse this memory before our stream has read it.
@@ -359,23 +426,23 @@ def _run_on_gpu(
     if output is None:
         return None
     work = StreamWork(ours.torch, (output,), None, ours, captured)
-    result = new_batch(output, None, plan.layout, work) if not plan.is_packed else _make_packed(plan, operands[0], derived, output, work)
-    result.sources = sources
+    result = _make_result(plan, operands, derived, output, work, sources)
     if thread_state.mode == EvalMode.sync_full:
         ours.synchronize()
     return result
 
 
 def _run_within_stream(
-    plan: Plan, gpu: torch.device, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None, derived: list[torch.Tensor] | None
-) -> Batch | None:
+    plan: Plan,
+    gpu: torch.device,
+    operands: Sequence[Batch],
+    sources: Sequence[str],
+    words: torch.Tensor | None,
+    derived: list[torch.Tensor] | None,
+    rows: int,
+) -> Any:
     external = any(operand.caller_owned for operand in operands)
     with on_stream(gpu, [(operand.buffer, operand.pending) for operand in operands], external):
         tensors, reads, _ = _gather_tensors(plan, operands, words, derived)
-        sources = operands[0].sources if inputs else UNKNOWN
-        output, work = relaunch(plan.handle, tensors, reads, external, sources)
-        if output is None:
-            return None
-        result = new_batch(output, None, plan.layout, work) if not plan.is_packed else _make_packed(plan, operands[0], derived, output, work)
-        result.sources = sources
-        return result
+        output, work = relaunch(plan.handle, tensors, reads, external, sources, rows)
+        return None if output is None else _make_result(plan, operands, derived, output, work, sources)

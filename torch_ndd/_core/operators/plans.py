@@ -10,6 +10,7 @@ saves 5 to 10 us, each attribute of a tensor that is not read up to 20: ``flip``
 """
 
 import enum
+import marshal
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,10 +18,13 @@ import numpy as np
 import torch
 from torch.autograd import profiler
 
+from .. import native
 from ..context.device import Device, DeviceLike
-from ..values.batch import Batch
+from ..values.batch import Batch, new_batch
 from ..values.operand import loop
-from ..values.tensor import Tensor
+from ..values.tensor import Tensor, new_tensor
+from ..work.cuda_work import StreamWork
+from ..work.sources import UNKNOWN
 from .arguments import Call, Role, one_per_sample, prepare_argument
 from .call import perform, perform_with_constants, prepare_constants
 from .definition import Operator, Record
@@ -29,6 +33,7 @@ from .plan import Learned, Plan, build_plan, run_plan
 
 MAX_PLANS = 4096  # more keys come from shapes or arguments that change with each call
 _MAX_FROZEN = 16  # elements of a tensor or a list in a key
+_MAX_FROZEN_NUMBERS = 256  # of a flat list of numbers, such as a table of all levels
 
 
 # The only cache of plans. Keys of operators begin with their _Calls, keys of functions with the function. None: the call cannot be repeated.
@@ -47,6 +52,7 @@ class UnknownValue(Exception):
 
 
 _PLAIN = frozenset(PLAIN)
+_NUMBERS = frozenset((int, float, bool))
 _SEQUENCES = frozenset((list, tuple, np.ndarray, torch.Tensor, Tensor))  # which may have a value for each sample
 
 
@@ -61,6 +67,9 @@ def freeze(key: list[Any], value: Any) -> None:
             freeze(key, element)
     elif kind is torch.Tensor and value.is_cpu and value.numel() <= _MAX_FROZEN and not value.requires_grad:
         key += kind, value.dtype, value.shape, *(number or str(number) for number in value.flatten().tolist())
+    elif (kind is list or kind is tuple) and len(value) <= _MAX_FROZEN_NUMBERS and _NUMBERS.issuperset(map(type, value)):
+        # Version 2 writes the types and the bits of numbers, and nothing that depends on the identity of objects.
+        key += kind, marshal.dumps(value, 2)
     elif isinstance(value, enum.Enum):
         key += kind, value
     else:
@@ -117,28 +126,38 @@ class _Calls:
         return tuple(key)
 
     def _learn(
-        self, key: Any, form: Any, operands: Sequence[Batch], names: Sequence[str], arguments: Mapping[str, Any], result: Any, records: list[Record]
+        self,
+        key: Any,
+        form: Any,
+        operands: Sequence[Batch],
+        names: Sequence[str],
+        arguments: Mapping[str, Any],
+        result: Any,
+        records: list[Record],
+        given_rows: int = 0,
     ) -> None:
-        """Compare a call with an earlier one, and store a plan if they agree."""
+        """Compare a call with an earlier one, and store a plan if they agree. ``given_rows``: the number of samples of a call without operands."""
         if any(operand.ragged_shapes is not None for operand in operands) and not all(record.any_shape for record in records):
             self._refused.add((operands[0]._layout, *arguments))
             return
         earlier = _forms.get(form)
         tensors, pattern = operand_tensors(operands), None
-        if len(records) == 1 and type(result) is Batch and result.buffer is records[0].arguments[-2]:
+        first = result[0] if type(result) is tuple else result
+        if len(records) == 1 and type(first) is Batch and first.buffer is records[0].arguments[-2]:
             pattern = find_pattern(records[0], tensors, names)
         plan = plans.get(key)
+        rows = operands[0].batch_size if operands else given_rows
         if plan is not None and plan.learned is not None and earlier is _Seen.once:
             plans[key] = plan._replace(learned=None)
             shapes = [_shape_of(tensor) for tensor in tensors]
-            if pattern is not None and _differ_in_rows(shapes, plan.learned.shapes):
-                # Two calls that differ in nothing but the number of samples show whether the launch depends on that number.
-                rows, earlier_rows = operands[0].batch_size, plan.learned.shapes[0][0]
-                if plan.learned.pattern.agrees_for_other_rows(pattern, earlier_rows, rows):
-                    _forms[form] = _Seen.settled
-                    if (new := build_plan(pattern, records[0], tensors, plan, any_rows=True, names=names)) is not None:
-                        store_plan(key, new)
-                    return
+            # Two calls that differ in nothing but the number of samples show whether the launch depends on that number.
+            differs = pattern is not None and _differ_in_rows(shapes, plan.learned.shapes, rows, plan.learned.rows)
+            if pattern is not None and differs and plan.learned.pattern.agrees_for_other_rows(pattern, plan.learned.rows, rows):
+                _forms[form] = _Seen.settled
+                new = build_plan(pattern, records[0], tensors, plan, any_rows=True, names=names, rows_are_given=given_rows > 0)
+                if new is not None:
+                    store_plan(key, new)
+                return
         # Not worth converting lists to batches again, if calls with them cannot be repeated anyway.
         if pattern is None and names:
             self._takes_rows = False
@@ -148,11 +167,11 @@ class _Calls:
             return
         _forms[form] = _Seen.settled
         if pattern is not None and isinstance(earlier, Pattern) and pattern.agrees(earlier):
-            new = build_plan(pattern, records[0], tensors, plan, names=names)
+            new = build_plan(pattern, records[0], tensors, plan, names=names, rows_are_given=given_rows > 0)
             if new is not None:
                 learned = None
-                if plan is None and operands and operands[0].ragged_shapes is None and pattern.derivation is None:
-                    learned = Learned(pattern.without_large_tensors(), [_shape_of(tensor) for tensor in tensors])
+                if plan is None and not pattern.is_packed and (operands[0].ragged_shapes is None if operands else given_rows):
+                    learned = Learned(pattern.without_large_tensors(), [_shape_of(tensor) for tensor in tensors], rows)
                 store_plan(key, new._replace(learned=learned))
 
 
@@ -161,16 +180,17 @@ def _shape_of(tensor: torch.Tensor | None) -> tuple[int, ...]:
     return () if tensor is None else tuple(tensor.shape)
 
 
-def _differ_in_rows(shapes: Sequence[tuple[int, ...]], others: Sequence[tuple[int, ...]]) -> bool:
+def _differ_in_rows(shapes: Sequence[tuple[int, ...]], others: Sequence[tuple[int, ...]], rows: int, other_rows: int) -> bool:
     """Return whether shapes of operands differ in the number of samples, which all operands of a call share, and in nothing else."""
-    rows, other_rows = ({shape[0] for shape in group if shape} for group in (shapes, others))
-    return len(rows) == len(other_rows) == 1 and rows != other_rows and [shape[1:] for shape in shapes] == [shape[1:] for shape in others]
+    same = ({shape[0] for shape in group if shape} <= {count} for group, count in ((shapes, rows), (others, other_rows)))
+    return rows != other_rows and all(same) and [shape[1:] for shape in shapes] == [shape[1:] for shape in others]
 
 
-def _find_form(key: Any, operands: Sequence[Batch]) -> Any:
+def _find_form(key: Any, operands: Sequence[Batch], given_rows: int = 0) -> Any:
     """Return a key with the dtypes and shapes of the operands; ragged operands of any shapes have the same form."""
     return (
         key,
+        given_rows,
         *[(batch.buffer.dtype, batch.buffer.shape if batch.ragged_shapes is None else batch.ragged_shapes.shape) for batch in operands],
     )
 
@@ -207,33 +227,46 @@ class OperatorCalls(_Calls):
         # and shared extents; native code compares their shapes.
         operands: list[Batch] = []
         names: list[str] = []
+        constants: list[str] = []  # arguments that are Tensors
+        given_rows = 0
         key: list[Any] = [self, len(inputs)]
         for value in inputs:
-            if type(value) is not Batch or (value._layout is None and op.options.layouts is not None):
+            if type(value) is not Batch:
+                k = len(operands)
+                repeated = _repeat(value, operands[0].batch_size) if k in op.shared and k else None
+                if repeated is None:
+                    return perform(op, inputs, arguments)
+                operands.append(repeated)
+                inputs = (*operands, *inputs[k + 1 :])
+                continue
+            if value._layout is None and op.options.layouts is not None and (op.variadic or not operands):  # the call chooses one
                 return perform(op, inputs, arguments)
             operands.append(value)
-        for name, value in arguments.items():  # the dict may be replaced by a copy within the loop
-            kind = type(value)
+        argument: Any
+        for name, argument in arguments.items():  # the dict may be replaced by a copy within the loop
+            kind = type(argument)
             if kind is Batch:
-                operands.append(value)
+                operands.append(argument)
                 names.append(name)
                 key.append(name)
             elif name == _WARNS:
                 return perform(op, inputs, arguments)
-            elif name == "device" and value not in (None, "cpu"):
-                if (device := _find_device(value)) is None:
+            elif name == "device" and argument not in (None, "cpu"):
+                if (device := _find_device(argument)) is None:
                     return perform(op, inputs, arguments)
                 key += (name, device.device_type, device.device_id)
+            elif name == "batch_size" and type(argument) is int and not inputs and 0 < argument <= native.MAX_SAMPLES:
+                given_rows = argument
             elif kind in PLAIN:
-                key += (name, kind, value or str(value))
+                key += (name, kind, argument or str(argument))
             elif name != "rng" or not op.draws:
                 for_samples = False
                 if kind in _SEQUENCES and operands:
-                    sequence: Any = value
+                    sequence: Any = argument
                     count = len(sequence) if kind is list or kind is tuple else sequence.shape[0] if sequence.shape else None
                     for_samples = count == operands[0].batch_size
                 # A plan takes a batch, so that calls with other numbers are repeated too.
-                if for_samples and self._takes_rows and (rows := self._as_rows(name, value, operands[0])) is not None:
+                if for_samples and self._takes_rows and (rows := self._as_rows(name, argument, operands[0])) is not None:
                     arguments = {**arguments, name: rows}
                     operands.append(rows)
                     names.append(name)
@@ -241,9 +274,14 @@ class OperatorCalls(_Calls):
                     continue
                 key += (name, for_samples)
                 try:
-                    freeze(key, value)
+                    freeze(key, _freeze_form(key, constants, name, argument) if kind is Tensor else argument)
                 except UnknownValue:
                     return perform(op, inputs, arguments)
+        if given_rows:
+            key.append("batch_size")
+            if operands:  # which must have as many
+                key.append(given_rows)
+                given_rows = 0
         call_key = self._extend_key(key, operands, arguments)
         if call_key is None:
             return perform(op, inputs, arguments)
@@ -252,15 +290,19 @@ class OperatorCalls(_Calls):
         if plan is not None:
             if op.draws:
                 words = prepare_argument(Call(op.name), op.arguments["rng"], arguments.get("rng"))
-            result = run_plan(plan, operands, len(inputs), words)
+            result = run_plan(plan, operands, len(inputs), words, given_rows)
             if result is not None:
                 return result
-        form = _find_form(call_key, operands)
+        form = _find_form(call_key, operands, given_rows)
         records = _start_records(form, plan)
+        arguments = {**arguments}
+        if records is not None:
+            # The plan keeps what the kernel gets, but the program may write to its own memory later.
+            arguments.update((name, new_tensor(arguments[name].buffer.clone(), arguments[name]._layout)) for name in constants)
         # The words are passed on: the generator has moved already, and must move once for each call.
         result = perform(op, inputs, {**arguments}, words, records)
         if records is not None:
-            self._learn(call_key, form, operands, names, arguments, result, records)
+            self._learn(call_key, form, operands, names, arguments, result, records, given_rows)
         return result
 
     def _as_rows(self, name: str, value: Any, first: Batch) -> Batch | None:
@@ -274,6 +316,22 @@ class OperatorCalls(_Calls):
             return one_per_sample(call, argument, value)
         except (TypeError, ValueError):
             return None  # perform() raises the error
+
+
+def _freeze_form(key: list[Any], constants: list[str], name: str, value: Any) -> torch.Tensor:
+    """Append what a Tensor is besides its numbers to a key, and its name to ``constants``. Return the numbers."""
+    if value.pending is not None:
+        raise UnknownValue
+    constants.append(name)
+    key += type(value), value._layout
+    return value.buffer
+
+
+def _repeat(value: Any, rows: int) -> Batch | None:
+    """Return a sample that all samples share as a batch that repeats it, without a copy; None for anything else, and while the CPU works on it."""
+    if type(value) is not Tensor or value.sources is not UNKNOWN or not (value.pending is None or type(value.pending) is StreamWork):
+        return None
+    return new_batch(value.buffer.expand(rows, *value.buffer.shape), None, value._layout, value.pending, value.caller_owned)
 
 
 def _find_device(value: Any) -> Device | None:
@@ -335,15 +393,18 @@ class BoundOperator(_Calls):
             arguments = {**arguments, **dict(zip(op.positional, inputs[op.inputs :], strict=False))}
             inputs = inputs[: op.inputs]
         operands = [*inputs, *arguments.values()]
-        key = self._extend_key([self, batch_size, *arguments], operands, arguments) if self._repeatable and device is None else None
+        given_rows = 0 if operands or batch_size is None or not 0 < batch_size <= native.MAX_SAMPLES else batch_size
+        key = None
+        if self._repeatable and device is None:
+            key = self._extend_key([self, len(inputs), 0 if given_rows else batch_size, *arguments], operands, arguments)
         if key is None:
             return perform_with_constants(op, self._constants, inputs, arguments, words, batch_size, device, None)
         plan = plans.get(key)
-        if plan is not None and (result := run_plan(plan, operands, len(inputs), words)) is not None:
+        if plan is not None and (result := run_plan(plan, operands, len(inputs), words, given_rows)) is not None:
             return result
-        form = _find_form(key, operands)
+        form = _find_form(key, operands, given_rows)
         records = _start_records(form, plan)
         result = perform_with_constants(op, self._constants, inputs, arguments, words, batch_size, None, records)
         if records is not None:
-            self._learn(key, form, operands, [*arguments], arguments, result, records)
+            self._learn(key, form, operands, [*arguments], arguments, result, records, given_rows)
         return result

@@ -58,14 +58,21 @@ class StreamWork(Pending):
         # is work of the stream that replays.
         if self._captured or torch.cuda.is_current_stream_capturing():
             return
+        self.join(torch.cuda.current_stream(self._stream.device))
+
+    def join(self, stream: torch.cuda.Stream) -> bool:
+        """Make a stream of the same device wait for the work, where neither is captured into a CUDA graph. Return whether it does."""
+        handle = stream.cuda_stream
+        if handle in self._joined:
+            return True
         event = self.event
         if event is None:
-            return
-        current = torch.cuda.current_stream(self._stream.device)
-        current.wait_event(event)
+            return False
+        stream.wait_event(event)
         for tensor in self._tensors:
-            tensor.record_stream(current)
+            tensor.record_stream(stream)
         self._joined |= {handle}
+        return True
 
     def find_unissued(self) -> "QueuedWork | None":
         """Make the current torch stream wait for the work; if CPU threads have not issued it yet, return it instead."""

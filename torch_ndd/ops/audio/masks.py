@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SpecAugment (Park et al., 2019): random masks on spectrograms."""
 
+import functools
+import math
 from typing import Any
 
 import torch
@@ -30,10 +32,20 @@ def _launch_masks(op: str, letter: str, axis: int, input: Batch, widest: Any, ma
     elif not mean and (not isinstance(mask_value, int | float) or isinstance(mask_value, bool)):
         raise TypeError(f'{op}: mask_value must be a number, a Batch of them or "mean", got {mask_value!r}')
     else:
-        values = torch.tensor([0.0 if mean else float(mask_value)])
+        values = _number(0.0 if mean else float(mask_value))
     if not 0 <= num_masks <= _MAX_MASKS:
         raise ValueError(f"{op}: num_masks must be 0 to {_MAX_MASKS}, got {num_masks}")
-    return launch(like(input), [at, widest, p, num_masks, mean, values, rng])
+    return launch(like(input), [at, widest, p, num_masks, mean, values, rng], only_words=True)
+
+
+def _number(value: float) -> torch.Tensor:
+    return torch.tensor([value]) if torch.compiler.is_compiling() else _cached_number(value, math.copysign(1.0, value))
+
+
+@functools.lru_cache(64)
+def _cached_number(value: float, sign: float) -> torch.Tensor:  # 0.0 and -0.0 are equal
+    del sign
+    return torch.tensor([value])
 
 
 @operator()

@@ -143,4 +143,4 @@ def lookup_table(
         dtype = output_type("lookup_table", None, output_dtype)
     make = _table if torch.compiler.is_compiling() else _cached_table
     table = make(_numbers("keys", keys, int), _numbers("values", values, (int, float)), default_value)
-    return launch(like(elements, dtype), [table, default_value])
+    return launch(like(elements, dtype), [table, default_value], any_shape=True)

@@ -2,12 +2,12 @@
 """Permutations of the samples of a batch, and of the channels of a sample."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from ..._core.operators.operator import DeviceLike, PerSample, Random, ShapeArg, T, launch, operator
+from ..._core.operators.operator import Derivation, DeviceLike, PerSample, Random, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch, empty_packed
 from ..._core.work.sources import select_sources
 from .._channels import channels_of
@@ -82,9 +82,22 @@ def permute_batch(
     else:
         rows = samples.ragged_shapes[numbers.expand(samples.batch_size).to(torch.int64)]
         out = empty_packed(rows, samples.dtype, samples.buffer.device, samples.layout, samples.shared_extents)
-    if not torch.compiler.is_compiling():
-        out.sources = select_sources(samples.sources, numbers.expand(samples.batch_size))
-    return launch(out, [numbers], mixes=True)
+    if torch.compiler.is_compiling():
+        return launch(out, [numbers], mixes=True)
+    out.sources = select_sources(samples.sources, numbers.expand(samples.batch_size))
+    return launch(out, [numbers], mixes=True, derivation=_derive_permutation(indices))
+
+
+def _derive_permutation(indices: Any) -> Derivation:
+    """Return how to check other numbers, and to find the shapes of the samples that they choose."""
+
+    def compute(samples: Batch, values: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor | None]:
+        numbers = _numbers(samples.batch_size, values.get("indices", indices)).clone()  # the program may overwrite its own
+        if samples.ragged_shapes is None:
+            return [numbers], None
+        return [numbers], samples.ragged_shapes[numbers.expand(samples.batch_size).to(torch.int64)]
+
+    return Derivation(compute, 1, frozenset({"indices"} if isinstance(indices, torch.Tensor) else ()), selects=True)
 
 
 def _numbers(batch_size: int, indices: Any) -> torch.Tensor:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images and videos as sequences of patches, and as tiles."""
 
-from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
 
-from ..._core.operators.operator import DeviceLike, T, launch, operator
+from ..._core.operators.operator import Derivation, DeviceLike, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, as_batch, empty_batch, new_batch
 from ..._core.values.collect import fence
@@ -66,18 +66,48 @@ def patchify(
     height, width = as_sides("patchify", "patch_size", patch_size, MAX_SIDE)
     require_positive("patchify", MAX_SIDE, merge_size=merge_size, temporal=temporal)
     check_choice("patchify", "order", order, get_args(TokenOrder), ValueError)
-    layout = images.layout or ""
-    extents = dict(zip(layout, extents_of(images), strict=True))
-    tall, wide = height * merge_size, width * merge_size
-    for side, multiple in (("H", tall), ("W", wide)):
-        if not pad:
-            _require_multiple("patchify", extents, side, multiple, f"patch_size * merge_size = {multiple}", "; pad=True extends it with zeros")
-    groups = (extents.get("F", 1) + temporal - 1) // temporal
-    grid_rows, grid_columns = (extents["H"] + tall - 1) // tall * merge_size, (extents["W"] + wide - 1) // wide * merge_size
-    shape = [groups * grid_rows * grid_columns, extents["C"] * (temporal * height * width)]
-    tokens = empty_batch(images.batch_size, shape, images.dtype, images.buffer.device)
-    grid = new_batch(rows([groups, grid_rows, grid_columns]).expand(images.batch_size, 3).contiguous(), None)
-    return launch(tokens, [layout, height, width, merge_size, temporal, order == "HWC"], also=(grid,))
+    patch = _Patch(height, width, merge_size, temporal, pad)
+    tokens = empty_batch(images.batch_size, patch.shape_of(images), images.dtype, images.buffer.device)
+    arguments = [images.layout or "", height, width, merge_size, temporal, order == "HWC"]
+    derivation = Derivation(patch.derive, 0) if images.ragged_shapes is not None and not torch.compiler.is_compiling() else None
+    return launch(tokens, arguments, also=patch.make_grids(images), also_again=patch.make_grids, derivation=derivation)
+
+
+class _Patch(NamedTuple):
+    """The extents of a token, and how many of them a block has."""
+
+    height: int
+    width: int
+    merge: int
+    temporal: int
+    pad: bool
+
+    def grid_of(self, images: Batch) -> list[Column]:
+        """Return groups of frames, rows and columns of patches. Raise RuntimeError for a side that is not whole blocks, without ``pad``."""
+        extents = _extents_by_letter(images)
+        tall, wide = self.height * self.merge, self.width * self.merge
+        for side, multiple in (("H", tall), ("W", wide)):
+            if not self.pad:
+                _require_multiple("patchify", extents, side, multiple, f"patch_size * merge_size = {multiple}", "; pad=True extends it with zeros")
+        groups = (extents.get("F", 1) + self.temporal - 1) // self.temporal
+        return [groups, (extents["H"] + tall - 1) // tall * self.merge, (extents["W"] + wide - 1) // wide * self.merge]
+
+    def shape_of(self, images: Batch) -> list[Column]:
+        """Return the number of tokens and of their elements."""
+        groups, grid_rows, grid_columns = self.grid_of(images)
+        return [groups * grid_rows * grid_columns, _extents_by_letter(images)["C"] * (self.temporal * self.height * self.width)]
+
+    def derive(self, images: Batch, values: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], torch.Tensor]:
+        """Return the shapes of the tokens in a repeated call."""
+        return [], rows(self.shape_of(images)).expand(images.batch_size, 2).contiguous()
+
+    def make_grids(self, images: Batch) -> tuple[Batch]:
+        """Return the grid of each image."""
+        return (new_batch(rows(self.grid_of(images)).expand(images.batch_size, 3).contiguous(), None),)
+
+
+def _extents_by_letter(images: Batch) -> dict[str, Column]:
+    return dict(zip(images.layout or "", extents_of(images), strict=True))
 
 
 def _require_multiple(op: str, extents: dict[str, Column], side: str, multiple: int, name: str, remedy: str) -> None:
