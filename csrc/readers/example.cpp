@@ -4,78 +4,14 @@
 #include <cstring>
 
 #include "ndd/error.h"
+#include "readers/protobuf.h"
 
 namespace ndd {
 namespace {
 
-constexpr int64_t kMaxCopiedBytes = 1024;  // longer strings are not copied while the record is parsed, but read into the batch later
+constexpr const char* kDamaged = "the Example is damaged: ";
 
-[[noreturn]] void reject(const std::string& what) { fail("the Example is damaged: ", what); }
-
-struct Range {
-  int64_t begin = 0, end = 0;
-  int64_t length() const { return end - begin; }
-};
-
-// Iterates over the fields of a message in protobuf's wire format. Nothing outside the range is read.
-// A field is a key (number << 3 | wire type) and a value: 0 varint, 1 and 5 fixed 8 and 4 bytes, 2 a length and bytes.
-class Fields {
- public:
-  Fields(RecordBytes& record, Range range) : record_(record), rest_(range) {}
-
-  bool empty() const { return rest_.begin == rest_.end; }
-
-  bool next() {
-    if (empty()) return false;
-    const uint64_t key = varint();
-    number = key >> 3;
-    wire = static_cast<int>(key & 7);
-    switch (wire) {
-      case 0: scalar = varint(); break;
-      case 1: value = take(8); break;
-      case 2: value = take(varint()); break;
-      case 5: value = take(4); break;
-      // 3 and 4 were groups, which proto3 does not have.
-      default: reject("a field of wire type " + std::to_string(wire));
-    }
-    if (number == 0) reject("a field without a number");
-    return true;
-  }
-
-  // At most 10 bytes; the last one holds a single bit of the 64.
-  uint64_t varint() {
-    const auto bytes = record_.at(rest_.begin, std::min<int64_t>(10, rest_.length()));
-    uint64_t result = 0;
-    for (size_t k = 0; k < bytes.size(); ++k) {
-      const auto byte = static_cast<unsigned char>(bytes[k]);
-      if (k < 9 || byte < 2) result |= static_cast<uint64_t>(byte & 127) << (7 * k);
-      if (byte < 128) {
-        rest_.begin += static_cast<int64_t>(k) + 1;
-        return result;
-      }
-    }
-    reject(bytes.size() == 10 ? "a number of more than 10 bytes" : "it ends inside of a number");
-  }
-
-  // The current field, valid after next(): `scalar` for varints, `value` for the other wire types.
-  uint64_t number = 0, scalar = 0;
-  int wire = 0;
-  Range value;
-
- private:
-  // Compared without a sum: the length comes from the file.
-  Range take(uint64_t bytes) {
-    if (bytes > static_cast<uint64_t>(rest_.length())) {
-      reject("a field of " + std::to_string(bytes) + " bytes where " + std::to_string(rest_.length()) + " are left");
-    }
-    const Range taken{rest_.begin, rest_.begin + static_cast<int64_t>(bytes)};
-    rest_.begin = taken.end;
-    return taken;
-  }
-
-  RecordBytes& record_;
-  Range rest_;
-};
+[[noreturn]] void reject(const std::string& what) { fail(kDamaged, what); }
 
 constexpr const char* kTypeNames[] = {"int64", "string", "float32"};
 constexpr Feature::Type kLists[] = {Feature::string, Feature::float32, Feature::int64};  // fields 1, 2, 3 of a feature
@@ -85,7 +21,7 @@ struct Value {
   bool present = false;
   int64_t count = 0;    // numbers, or strings
   std::string numbers;  // int64 or float32
-  Range text;           // the first string
+  ByteRange text;           // the first string
 
   void add(const void* number, size_t bytes) {
     numbers.append(static_cast<const char*>(number), bytes);
@@ -94,8 +30,8 @@ struct Value {
 };
 
 // BytesList, FloatList and Int64List have their values in field 1: one per field, or packed into one field.
-void parse_list(RecordBytes& record, Range list, Feature::Type type, Value& found) {
-  for (Fields field(record, list); field.next();) {
+void parse_list(RecordBytes& record, ByteRange list, Feature::Type type, Value& found) {
+  for (MessageFields field(record, list, kDamaged); field.next();) {
     if (field.number != 1) continue;
     if (type == Feature::string) {
       if (field.wire != 2) reject("a list of strings with something else in it");
@@ -106,7 +42,7 @@ void parse_list(RecordBytes& record, Range list, Feature::Type type, Value& foun
       found.count += field.value.length() / 4;
       // Packed varints.
     } else if (field.wire == 2) {
-      for (Fields packed(record, field.value); !packed.empty();) {
+      for (MessageFields packed(record, field.value, kDamaged); !packed.empty();) {
         const uint64_t number = packed.varint();
         found.add(&number, 8);
       }
@@ -122,9 +58,9 @@ void parse_list(RecordBytes& record, Range list, Feature::Type type, Value& foun
 }
 
 // A Feature is a oneof of three lists; as in protobuf, lists of the same kind that occur twice are concatenated.
-Value parse_feature(RecordBytes& record, Range message, const Feature& feature) {
+Value parse_feature(RecordBytes& record, ByteRange message, const Feature& feature) {
   Value found;
-  for (Fields field(record, message); field.next();) {
+  for (MessageFields field(record, message, kDamaged); field.next();) {
     if (field.number < 1 || field.number > 3 || field.wire != 2) continue;
     const Feature::Type type = kLists[field.number - 1];
     if (type != feature.type) {
@@ -152,15 +88,15 @@ void check(const Value& value, const Feature& feature) {
 
 void parse_example(RecordBytes& record, int64_t begin, int64_t end, const std::vector<Feature>& features, std::vector<RecordPart>& parts) {
   // As in protobuf's maps, the last entry with a key counts.
-  std::vector<Range> found(features.size());
+  std::vector<ByteRange> found(features.size());
   // Example.features (field 1) is Features, whose field 1 is a map: entries with the key in field 1 and the Feature in field 2.
-  for (Fields example(record, {begin, end}); example.next();) {
+  for (MessageFields example(record, {begin, end}, kDamaged); example.next();) {
     if (example.number != 1 || example.wire != 2) continue;
-    for (Fields map(record, example.value); map.next();) {
+    for (MessageFields map(record, example.value, kDamaged); map.next();) {
       if (map.number != 1 || map.wire != 2) continue;
       // Absent fields of an entry are empty, as in protobuf.
-      Range key, value;
-      for (Fields entry(record, map.value); entry.next();) {
+      ByteRange key, value;
+      for (MessageFields entry(record, map.value, kDamaged); entry.next();) {
         if (entry.wire == 2 && entry.number == 1) key = entry.value;
         if (entry.wire == 2 && entry.number == 2) value = entry.value;
       }
@@ -181,10 +117,8 @@ void parse_example(RecordBytes& record, int64_t begin, int64_t end, const std::v
     check(value, features[k]);
     if (features[k].type != Feature::string) {
       parts[k].add(std::move(value.numbers));
-    } else if (value.text.length() <= kMaxCopiedBytes) {
-      parts[k].add(std::string(record.at(value.text.begin, value.text.length())));
     } else {
-      parts[k].add_range(value.text.begin, value.text.length());
+      parts[k].add_slice(record, value.text.begin, value.text.length());
     }
   }
 }

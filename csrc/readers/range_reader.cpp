@@ -99,6 +99,27 @@ FileRanges file_ranges(const char* root, const char* paths, const int64_t* offse
   return ranges;
 }
 
+std::vector<int64_t> order_of(const std::vector<FileRange>& parts) {
+  std::vector<int64_t> order(parts.size());
+  std::iota(order.begin(), order.end(), 0);
+  // The index breaks ties, so that the order is the same in each run.
+  std::sort(order.begin(), order.end(), [&parts](int64_t a, int64_t b) {
+    const FileRange &left = parts[static_cast<size_t>(a)], &right = parts[static_cast<size_t>(b)];
+    return std::tie(left.file, left.begin, a) < std::tie(right.file, right.begin, b);
+  });
+  return order;
+}
+
+bool CloseRanges::add(int64_t begin, int64_t length, char* out) {
+  thread_local char between[kMaxGap];  // receives the gaps and is never read
+  if (empty()) begin_ = end_ = begin;
+  if (begin < end_ || begin - end_ > kMaxGap || places_.size() >= kMaxPlaces) return false;
+  if (begin > end_) places_.push_back({between, static_cast<size_t>(begin - end_)});
+  places_.push_back({out, static_cast<size_t>(length)});
+  end_ = begin + length;
+  return true;
+}
+
 RangeRequest::RangeRequest(std::shared_ptr<OpenFiles> files, FileRanges ranges, int64_t components)
     : ReadRequest(static_cast<int64_t>(ranges.parts.size())), files_(std::move(files)), ranges_(std::move(ranges)), components_(components),
       opened_(ranges_.parts.size()) {}
@@ -154,20 +175,13 @@ void RangeRequest::allocate() {
   }
   // Containers are read in the order of their bytes; single files need no order.
   if (!files_) return;
-  order_.resize(n);
-  std::iota(order_.begin(), order_.end(), 0);
-  // The index breaks ties, so that the order is the same in each run.
-  std::sort(order_.begin(), order_.end(), [this](int64_t a, int64_t b) {
-    const Part &left = ranges_.parts[a], &right = ranges_.parts[b];
-    return std::tie(left.file, left.begin, a) < std::tie(right.file, right.begin, b);
-  });
+  order_ = order_of(ranges_.parts);
 }
 
 void RangeRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
   if (order_.empty()) return ReadRequest::read_some(begin, end, reasons);
   if (!memory_) return;
-  thread_local char between[kMaxGap];  // receives the gaps and is never read
-  std::vector<iovec> places;
+  CloseRanges run;
   for (int64_t first = begin, last; first < end; first = last) {
     const auto lead = static_cast<size_t>(order_[first]);
     const Part& part = ranges_.parts[lead];
@@ -175,20 +189,17 @@ void RangeRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
       last = first + 1;
       continue;
     }
-    // Collect parts of one file that follow each other closely: [part.begin, at) is covered so far.
-    int64_t at = part.begin;
-    places.clear();
-    for (last = first; last < end && places.size() < kMaxPlaces; ++last) {
+    run.clear();
+    int64_t count = 0;
+    for (last = first; last < end; ++last) {
       const auto k = static_cast<size_t>(order_[last]);
       const Part& next = ranges_.parts[k];
       if (next.length == 0) continue;
-      if (next.file != part.file || next.begin < at || next.begin - at > kMaxGap) break;
-      if (next.begin > at) places.push_back({between, static_cast<size_t>(next.begin - at)});
-      places.push_back({memory_.get() + offsets_[k], static_cast<size_t>(next.length)});
-      at = next.begin + next.length;
+      if (next.file != part.file || !run.add(next.begin, next.length, memory_.get() + offsets_[k])) break;
+      ++count;
     }
     // A short read is not an error here: the parts are then read individually, which finds the one to blame.
-    if (places.size() > 1 && opened_[lead] && opened_[lead]->read_scattered(places, part.begin)) continue;
+    if (count > 1 && opened_[lead] && run.read(*opened_[lead])) continue;
     // Alone, or after a short read.
     for (int64_t i = first; i < last; ++i) try_read(order_[i], reasons);
   }

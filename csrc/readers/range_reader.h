@@ -54,6 +54,24 @@ struct FileRanges {
 FileRanges file_ranges(const char* root, const char* paths, const int64_t* offsets, const int32_t* numbers, const int64_t* begins,
                        const int64_t* lengths, int64_t n);
 
+// Returns the parts in the order of their files and offsets.
+std::vector<int64_t> order_of(const std::vector<FileRange>& parts);
+
+// Ranges of one file that follow each other closely, in the order of their offsets: they are read by one call, together with the gaps.
+class CloseRanges {
+ public:
+  // Adds [begin, begin + length), which is read to `out`. Returns false if it is too far from the last range, or if there are enough.
+  bool add(int64_t begin, int64_t length, char* out);
+  void clear() { places_.clear(); }
+  bool empty() const { return places_.empty(); }
+  // Returns false if one system call did not read everything.
+  bool read(const OpenFile& file) const { return file.read_scattered(places_, begin_); }
+
+ private:
+  std::vector<iovec> places_;
+  int64_t begin_ = 0, end_ = 0;
+};
+
 // The phases of a ReadRequest: measure() opens files and checks ranges, allocate() lays out the batches, read() fills them.
 // Returns the request of a handle that a function of torch.ops was given, after it was read. Throws for other handles.
 template <class Request>

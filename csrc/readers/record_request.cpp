@@ -4,18 +4,48 @@
 #include "ndd/kernel.h"
 #include "ndd/python_interface.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
+#include <unordered_set>
 
 namespace ndd {
 
+namespace {
+
+// Files that stay open between measuring and reading. A batch of more, of a shuffled data set of many files, opens them twice.
+constexpr size_t kMaxOpenFiles = 64;
+
+size_t count_files(const std::vector<FileRange>& parts) {
+  std::unordered_set<int64_t> files;
+  for (const FileRange& part : parts) files.insert(part.file);
+  return files.size();
+}
+
+}  // namespace
+
+RecordRequest::RecordRequest(std::shared_ptr<OpenFiles> files, FileRanges ranges, int64_t outputs)
+    : ReadRequest(static_cast<int64_t>(ranges.parts.size())), files_(std::move(files)), ranges_(std::move(ranges)),
+      samples_(ranges_.parts.size(), std::vector<RecordPart>(static_cast<size_t>(outputs))), outputs_(static_cast<size_t>(outputs)),
+      opened_(ranges_.parts.size()), keeps_open_(count_files(ranges_.parts) <= kMaxOpenFiles) {}
+
 void RecordRequest::measure(int64_t sample) {
-  const OpenFilePtr file = open(sample);
+  OpenFilePtr& file = opened_[sample];
+  if (!file) file = open(sample);
   auto& range = ranges_.parts[sample];
   check_range(range, file->size());
   // Parsing reads headers only; the data of large parts stay in the file until read().
   RecordBytes record(*file, range.begin, range.length);
   parse(record, samples_[sample]);
+}
+
+void RecordRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {
+  for (int64_t k = begin; k < end; ++k) {
+    // Neighbors in a container share the open file without a look-up under the lock.
+    if (k > begin && ranges_.path_of[k] == ranges_.path_of[k - 1]) opened_[k] = opened_[k - 1];
+    ReadRequest::measure_some(k, k + 1, reasons);
+  }
+  if (!keeps_open_) std::fill(opened_.begin() + begin, opened_.begin() + end, nullptr);
 }
 
 void RecordRequest::allocate() {
@@ -30,22 +60,70 @@ void RecordRequest::allocate() {
     }
     outputs_[k].memory = allocate_memory(offsets.back());
   }
+  order_ = order_of(ranges_.parts);
 }
 
-void RecordRequest::read(int64_t sample) {
-  OpenFilePtr file;
+// Calls visit(piece, out) for each piece of a sample, with its place in the batch.
+template <class Visit>
+void RecordRequest::for_pieces(int64_t sample, const Visit& visit) const {
   for (size_t k = 0; k < outputs_.size(); ++k) {
     if (!outputs_[k].memory) continue;
     char* out = outputs_[k].memory.get() + outputs_[k].offsets[sample];
     for (const auto& piece : samples_[sample][k].pieces) {
-      if (piece.length > 0) {
-        if (!file) file = open(sample);
-        file->read(out, ranges_.parts[sample].begin + piece.begin, piece.length);
-      } else if (!piece.bytes.empty()) {
-        std::memcpy(out, piece.bytes.data(), piece.bytes.size());
-      }
+      visit(piece, out);
       out += piece.size();
     }
+  }
+}
+
+void RecordRequest::copy_bytes(int64_t sample) {
+  for_pieces(sample, [](const RecordPart::Piece& piece, char* out) {
+    if (piece.length == 0 && !piece.bytes.empty()) std::memcpy(out, piece.bytes.data(), piece.bytes.size());
+  });
+}
+
+void RecordRequest::read(int64_t sample) {
+  OpenFilePtr file = std::move(opened_[sample]);
+  copy_bytes(sample);
+  for_pieces(sample, [&](const RecordPart::Piece& piece, char* out) {
+    if (piece.length == 0) return;
+    if (!file) file = open(sample);
+    file->read(out, ranges_.parts[sample].begin + piece.begin, piece.length);
+  });
+}
+
+// Adds the range of a sample to a run; false if it has none, several, or one that is too far away.
+bool RecordRequest::add_to(CloseRanges& run, int64_t sample) const {
+  int64_t ranges = 0, begin = 0, length = 0;
+  char* place = nullptr;
+  for_pieces(sample, [&](const RecordPart::Piece& piece, char* out) {
+    if (piece.length == 0) return;
+    ++ranges;
+    begin = ranges_.parts[sample].begin + piece.begin;
+    length = piece.length;
+    place = out;
+  });
+  return ranges == 1 && run.add(begin, length, place);
+}
+
+// Images that follow each other in a file, with headers between them, are read by one call: MXNet's take 0.85 of the CPU time.
+void RecordRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
+  if (order_.empty()) return;  // a record failed, and the batch is not used
+  CloseRanges run;
+  for (int64_t first = begin, last; first < end; first = last) {
+    const int64_t lead = order_[first];
+    run.clear();
+    for (last = first; last < end; ++last) {
+      const int64_t sample = order_[last];
+      if (ranges_.parts[sample].file != ranges_.parts[lead].file || !add_to(run, sample)) break;
+    }
+    // A short read is not an error here: the samples are then read individually, which finds the one to blame.
+    if (last - first > 1 && opened_[lead] && run.read(*opened_[lead])) {
+      for (int64_t i = first; i < last; ++i) copy_bytes(order_[i]);
+      continue;
+    }
+    last = std::max(last, first + 1);
+    for (int64_t i = first; i < last; ++i) try_read(order_[i], reasons);
   }
 }
 

@@ -48,22 +48,34 @@ struct RecordPart {
   };
   std::vector<Piece> pieces;
 
-  void add(std::string bytes) { pieces.push_back({std::move(bytes), 0, 0}); }
+  void add(std::string bytes) {
+    // Joined, because a piece takes ten times the memory of a number.
+    if (!pieces.empty() && pieces.back().length == 0) {
+      pieces.back().bytes += bytes;
+    } else {
+      pieces.push_back({std::move(bytes), 0, 0});
+    }
+  }
   void add_range(int64_t begin, int64_t length) {
     if (length > 0) pieces.push_back({{}, begin, length});
+  }
+  // Adds bytes of the record: a few by a copy, more as a range, which is read into the batch later.
+  void add_slice(RecordBytes& record, int64_t begin, int64_t length) {
+    length <= kMaxCopiedBytes ? add(std::string(record.at(begin, length))) : add_range(begin, length);
   }
   int64_t size() const {
     int64_t total = 0;
     for (const auto& piece : pieces) total += piece.size();
     return total;
   }
+
+ private:
+  static constexpr int64_t kMaxCopiedBytes = 1024;
 };
 
 class RecordRequest : public ReadRequest {
  public:
-  RecordRequest(std::shared_ptr<OpenFiles> files, FileRanges ranges, int64_t outputs)
-      : ReadRequest(static_cast<int64_t>(ranges.parts.size())), files_(std::move(files)), ranges_(std::move(ranges)),
-        samples_(ranges_.parts.size(), std::vector<RecordPart>(static_cast<size_t>(outputs))), outputs_(static_cast<size_t>(outputs)) {}
+  RecordRequest(std::shared_ptr<OpenFiles> files, FileRanges ranges, int64_t outputs);
 
   // One output of all samples.
   struct Output {
@@ -78,15 +90,24 @@ class RecordRequest : public ReadRequest {
   void measure(int64_t sample) final;
   void allocate() final;
   void read(int64_t sample) final;
+  void measure_some(int64_t begin, int64_t end, Reasons& reasons) final;
+  void read_some(int64_t begin, int64_t end, Reasons& reasons) final;
 
  private:
   OpenFilePtr open(int64_t sample) const { return files_->get(ranges_.parts[sample].file, ranges_.path(sample)); }
+  template <class Visit>
+  void for_pieces(int64_t sample, const Visit& visit) const;
+  void copy_bytes(int64_t sample);
+  bool add_to(CloseRanges& run, int64_t sample) const;
 
   const std::shared_ptr<OpenFiles> files_;
   FileRanges ranges_;
   // Parts of each sample, by output.
   std::vector<std::vector<RecordPart>> samples_;
   std::vector<Output> outputs_;
+  std::vector<OpenFilePtr> opened_;  // by sample
+  const bool keeps_open_;
+  std::vector<int64_t> order_;       // samples in the order of their files and offsets
 };
 
 }  // namespace ndd

@@ -2,7 +2,7 @@
 """Readers whose samples are produced by Python libraries on threads."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future
 from typing import Any, ClassVar
 
@@ -144,9 +144,7 @@ def pack_samples(samples: Sequence[Array], layout: str | None = None) -> Batch:
         return new_batch(stacked, None, layout)
     # "C" and "W" copy only where needed: torch rejects negative strides and warns of read-only memory.
     tensors = [torch.from_numpy(np.require(sample, requirements=["C", "W"])) if isinstance(sample, np.ndarray) else sample for sample in samples]
-    if len({tensor.dtype for tensor in tensors}) > 1 or len({tensor.dim() for tensor in tensors}) > 1:
-        kinds = sorted({f"{str(tensor.dtype).removeprefix('torch.')} with {tensor.dim()} dimensions" for tensor in tensors})
-        raise RuntimeError(f"samples of one batch must have one type and number of dimensions, got {', '.join(kinds)}")
+    check_alike({(tensor.dtype, tensor.dim()) for tensor in tensors})
     first = tensors[0]
     if not first.dim():
         return new_batch(torch.stack(tensors), None, layout)
@@ -161,6 +159,13 @@ def pack_samples(samples: Sequence[Array], layout: str | None = None) -> Batch:
     else:
         _join(tensors, batch.buffer)
     return batch
+
+
+def check_alike(kinds: Set[tuple[torch.dtype, int]]) -> None:
+    """Raise RuntimeError if the samples of a batch have several dtypes or numbers of dimensions."""
+    if len(kinds) > 1:
+        names = sorted(f"{str(dtype).removeprefix('torch.')} with {dims} dimensions" for dtype, dims in kinds)
+        raise RuntimeError(f"samples of one batch must have one type and number of dimensions, got {', '.join(names)}")
 
 
 def _join(tensors: Sequence[torch.Tensor], out: torch.Tensor) -> None:

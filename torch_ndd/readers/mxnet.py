@@ -10,10 +10,9 @@ from typing_extensions import Unpack, override
 
 from .._core import native
 from .._core.context.device import DeviceLike
-from .._core.values.batch import Batch, new_batch
-from .._core.work.bad_samples import UnreadableSamples
+from .._core.values.batch import Batch
 from ._base import Reader
-from ._labels import class_number
+from ._labels import scalar_labels
 from ._options import LoaderOptions
 from ._ranges.ranges import Path, Ranges, RecordRequest, Sources, as_paths, packed_batch
 from ._ranges.records import RECORDIO, columns, record_ranges, refuse
@@ -78,23 +77,10 @@ class MXNet(Reader):
         images = packed_batch(*request.output(0))
         values, lengths = request.output(1)
         # Four bytes each: the parser returns float32 labels as bytes.
-        labels = self._scalars(values, lengths // 4) if self._scalar_labels else packed_batch(values.view(torch.float32), lengths // 4)
+        numbers, counts = values.view(torch.float32), lengths // 4
+        labels = scalar_labels(numbers.numpy(), counts) if self._scalar_labels else packed_batch(numbers, counts)
         images.sources = Sources(self._written_source, samples)
         return images, labels
-
-    @staticmethod
-    def _scalars(values: torch.Tensor, lengths: np.ndarray) -> Batch:
-        """Return labels of one number each as int64 ()."""
-        numbers, reasons = np.zeros(len(lengths), np.int64), {}
-        # np.split at the ends of all samples but the last yields one array per sample.
-        for k, label in enumerate(np.split(values.view(torch.float32).numpy(), np.cumsum(lengths)[:-1])):
-            try:
-                numbers[k] = class_number(label)
-            except ValueError as error:
-                reasons[k] = str(error)
-        if reasons:
-            raise UnreadableSamples(reasons)
-        return new_batch(torch.from_numpy(numbers))
 
     def _written_source(self, sample: int) -> str:
         return self._source(sample).replace(" at byte ", " at index ")  # DALI's wording

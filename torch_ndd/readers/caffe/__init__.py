@@ -3,18 +3,24 @@
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+import torch
 from typing_extensions import Unpack, override
 
+from ..._core import native
 from ..._core.context.device import DeviceLike
-from .._labels import class_number
+from ..._core.values.batch import Batch, new_batch
+from .._labels import scalar_labels as join_scalar_labels
 from .._options import LoaderOptions
-from .._ranges.ranges import Path
-from ._lmdb import LmdbReader
-from ._protobuf import BYTES, FIXED32, fields, int32, packed_float, packed_int32
+from .._ranges.ranges import Path, Ranges, RecordRequest, packed_batch
+from ._lmdb import LmdbReader, Numbers, form_of, join_images
+
+_IMAGE_FORM = 4  # numbers: the dimensions of an image, and three extents
+_MAX_ADDITIONAL = 1000
+SINGLE_LABEL, MULTI_LABEL_DENSE, MULTI_LABEL_WEIGHTED_SPARSE, NO_LABEL = (
+    native.numbers("caffe.LabelType")[name] for name in ("single", "dense", "weighted", "no_label")
+)
 
 
 class Caffe(LmdbReader):
@@ -64,36 +70,28 @@ class Caffe(LmdbReader):
             raise RuntimeError(f"{self._op}: image_available and label_available are both False: there is nothing to deliver")
         return super().scan()
 
-    def _parse(self, value: memoryview) -> Sequence[np.ndarray]:
-        # Field numbers of Datum: 1 to 3 are channels, height and width, 4 the data, 5 the label, 7 whether the data are encoded.
-        extents, data, label, encoded = {1: 0, 2: 0, 3: 0}, memoryview(b""), np.zeros(0, np.int32), True
-        for number, wire, content in fields(value):
-            if not isinstance(content, int):
-                if number == 4 and wire == BYTES:
-                    data = content
-            elif number <= 3:
-                extents[number] = int32(content)
-            elif number == 5:
-                label = np.array([int32(content)], np.int32)
-            elif number == 7:
-                encoded = bool(content)
-        outputs: list[np.ndarray] = []
-        if self._image:
-            image = np.frombuffer(data, np.uint8)
-            if not encoded:
-                shape = extents[2], extents[3], extents[1]
-                if min(shape) < 0 or shape[0] * shape[1] * shape[2] != len(image):
-                    raise ValueError(f"the image has {len(image)} bytes, but height, width and channels are {shape}")
-                image = image.reshape(shape)
-            outputs.append(image)
-        if not self._label:
-            return outputs
-        return [*outputs, class_number(label) if self._scalar_labels else label]
+    @override
+    def _begin_request(self, ranges: Ranges, samples: np.ndarray) -> RecordRequest:
+        return _DatumRequest(ranges, samples, self._image)
+
+    @override
+    def _join(self, request: RecordRequest) -> tuple[Batch, ...]:
+        outputs = [join_images(request, 0, form_of(request, 2, _IMAGE_FORM))] if self._image else []
+        if self._label:
+            values, lengths = request.output(1)
+            numbers, counts = values.view(torch.int32), lengths // 4
+            outputs.append(join_scalar_labels(numbers.numpy(), counts) if self._scalar_labels else packed_batch(numbers, counts))
+        return tuple(outputs)
 
 
-SINGLE_LABEL, MULTI_LABEL_SPARSE, MULTI_LABEL_DENSE, MULTI_LABEL_WEIGHTED_SPARSE, NO_LABEL = range(5)
-# Data types of a TensorProto, as numbered in its schema.
-_FLOAT, _INT32, _BYTE, _STRING = 1, 2, 3, 4
+class _DatumRequest(RecordRequest):
+    def __init__(self, ranges: Ranges, samples: np.ndarray, image: bool) -> None:
+        self._image = image
+        super().__init__(ranges, samples)
+
+    @override
+    def _begin(self) -> int:
+        return native.datums_start(*self._native_ranges(), self._image)
 
 
 class Caffe2(LmdbReader):
@@ -153,111 +151,44 @@ class Caffe2(LmdbReader):
             raise RuntimeError(f"{self._op}: label_type must be from 0 to 4, got {self._label_type}")
         if self._additional < 0 or self._labels < 1:
             raise RuntimeError(f"{self._op}: additional_inputs must not be negative and num_labels must be positive")
+        if self._additional > _MAX_ADDITIONAL:
+            raise RuntimeError(f"{self._op}: additional_inputs must be at most {_MAX_ADDITIONAL}, got {self._additional}")
         if self._scalar_labels and self._label_type != SINGLE_LABEL:
             raise RuntimeError(f"{self._op}: scalar_labels is for label_type 0, one number; got label_type {self._label_type}")
         if not (self._image or self._label_type != NO_LABEL or self._additional or self._box):
             raise RuntimeError(f"{self._op}: there is nothing to deliver: no image, no label, no box and no additional tensors")
         return super().scan()
 
-    def _parse(self, value: memoryview) -> Sequence[np.ndarray]:
-        # skip
-        protos = [_TensorProto.of(content) for number, wire, content in fields(value) if number == 1 and wire == BYTES]  # type: ignore[arg-type]
-        place = 0
+    @override
+    def _begin_request(self, ranges: Ranges, samples: np.ndarray) -> RecordRequest:
+        # Classes are int32, so that no class reaches a larger number of them.
+        return _TensorsRequest(ranges, samples, (self._image, self._label_type, min(self._labels, 2**31), self._additional, self._box))
 
-        def following(what: str) -> _TensorProto:
-            nonlocal place
-            if place == len(protos):
-                raise ValueError(f"there are {len(protos)} tensors and none is left for the {what}")
-            place += 1
-            return protos[place - 1]
+    @override
+    def _join(self, request: RecordRequest) -> tuple[Batch, ...]:
+        labels = 0 if self._label_type == NO_LABEL else 2 if self._label_type == MULTI_LABEL_WEIGHTED_SPARSE else 1
+        count = self._image + labels + self._additional + self._box
+        form = form_of(request, count, _IMAGE_FORM * self._image + count - self._image)
+        kinds = form[:, form.shape[1] - count + self._image :]
+        outputs = [join_images(request, 0, form[:, :_IMAGE_FORM])] if self._image else []
+        numbers = [Numbers.of(request, self._image + k, kinds[:, k]) for k in range(kinds.shape[1])]
+        if labels:
+            outputs.append(self._join_labels(*numbers[:labels]))
+        return (*outputs, *(output.join() for output in numbers[labels:]))
 
-        outputs: list[np.ndarray] = []
-        if self._image:
-            outputs.append(following("image").image())
-        if self._label_type != NO_LABEL:
-            outputs.append(self._label(following("label"), following))
-        for k in range(self._additional):
-            outputs.append(following(f"additional input {k}").numbers())
-        if self._box:
-            box = following("box")
-            if box.kind != _INT32 or len(box.numbers()) != 4:
-                raise ValueError(f"a box is four int32 numbers, not {len(box.numbers())} of data type {box.kind}")
-            outputs.append(box.numbers())
-        return outputs
-
-    def _label(self, proto: "_TensorProto", following: Any) -> np.ndarray:
-        label = proto.numbers()
-        if self._label_type == SINGLE_LABEL and len(label) != 1:
-            raise ValueError(f"a label is one number, not {len(label)}; label_type has other kinds")
-        if self._label_type == SINGLE_LABEL and self._scalar_labels:
-            return class_number(label)
+    def _join_labels(self, label: Numbers, weights: Numbers | None = None) -> Batch:
         if self._label_type in (SINGLE_LABEL, MULTI_LABEL_DENSE):
-            return label
-        if proto.kind != _INT32:
-            raise ValueError(f"the numbers of classes are int32, not of data type {proto.kind}")
-        # Class numbers index `dense` below, and come from the file.
-        if len(label) and not (label.min() >= 0 and label.max() < self._labels):
-            raise ValueError(f"class {label.min() if label.min() < 0 else label.max()} is not among num_labels={self._labels}")
-        weights = np.ones(len(label), np.float32)
-        if self._label_type == MULTI_LABEL_WEIGHTED_SPARSE:
-            weights = following("weights of the labels").numbers()
-            if len(weights) != len(label):
-                raise ValueError(f"there are {len(weights)} weights for {len(label)} classes")
-        dense = np.zeros(self._labels, np.float32)
-        dense[label] = weights
-        return dense
+            return join_scalar_labels(label.array(), label.counts) if self._scalar_labels else label.join()
+        dense = np.zeros((len(label.counts), self._labels), np.float32)
+        dense[np.repeat(np.arange(len(dense)), label.counts), label.array()] = 1 if weights is None else weights.array()
+        return new_batch(torch.from_numpy(dense))
 
 
-@dataclass
-class _TensorProto:
-    kind: int = _FLOAT
-    extents: list[int] = field(default_factory=list)
-    floats: list[np.ndarray] = field(default_factory=list)
-    ints: list[np.ndarray] = field(default_factory=list)
-    data: memoryview = field(default_factory=lambda: memoryview(b""))
-    strings: list[memoryview] = field(default_factory=list)
+class _TensorsRequest(RecordRequest):
+    def __init__(self, ranges: Ranges, samples: np.ndarray, wanted: tuple[int, ...]) -> None:
+        self._wanted = wanted
+        super().__init__(ranges, samples)
 
-    @staticmethod
-    def of(message: memoryview) -> "_TensorProto":
-        tensor = _TensorProto()
-        # Numbers of a TensorProto: 1 extents, 2 data type, 3 floats, 4 int32s, 5 bytes, 6 strings. A writer may pack repeated ones or not.
-        for number, wire, content in fields(message):
-            if isinstance(content, int):
-                if number == 1:
-                    # Varints are unsigned: the sign bit means a negative extent, which is rejected later.
-                    tensor.extents.append(content if content < 2**63 else -1)
-                elif number == 2:
-                    tensor.kind = int32(content)
-                elif number == 4:
-                    tensor.ints.append(np.array([int32(content)], np.int32))
-            elif number == 1 and wire == BYTES:
-                tensor.extents += packed_int32(content).tolist()
-            elif number == 3 and wire in (BYTES, FIXED32):
-                tensor.floats.append(packed_float(content))
-            elif number == 4 and wire == BYTES:
-                tensor.ints.append(packed_int32(content))
-            elif number == 5 and wire == BYTES:
-                tensor.data = content
-            elif number == 6 and wire == BYTES:
-                tensor.strings.append(content)
-        return tensor
-
-    def image(self) -> np.ndarray:
-        if self.kind == _STRING:
-            if not self.strings:
-                raise ValueError("the image is a string, but there is none")
-            return np.frombuffer(self.strings[0], np.uint8)
-        if self.kind != _BYTE:
-            raise ValueError(f"an image is a string or bytes, not of data type {self.kind}")
-        # Two extents are height and width of a gray image.
-        shape = (*self.extents[:3], *[1] * (3 - len(self.extents))) if len(self.extents) == 2 else tuple(self.extents)
-        if len(shape) != 3 or min(shape) < 0 or shape[0] * shape[1] * shape[2] != len(self.data):
-            raise ValueError(f"the image has {len(self.data)} bytes and the extents {self.extents}")
-        return np.frombuffer(self.data, np.uint8).reshape(shape)
-
-    def numbers(self) -> np.ndarray:
-        if self.kind == _FLOAT:
-            return np.concatenate(self.floats) if self.floats else np.zeros(0, np.float32)
-        if self.kind == _INT32:
-            return np.concatenate(self.ints) if self.ints else np.zeros(0, np.int32)
-        raise ValueError(f"numbers are float or int32, not of data type {self.kind}")
+    @override
+    def _begin(self) -> int:
+        return native.tensors_start(*self._native_ranges(), *self._wanted)

@@ -3,19 +3,22 @@
 
 import os
 from collections.abc import Sequence
-from concurrent.futures import Future
 from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from ..._core.values.batch import Batch
+from ..._core import native
+from ..._core.values.batch import Batch, new_batch, ragged_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import is_url
+from .._base import Reader
 from .._options import LoaderOptions
-from .._ranges.ranges import Path, RangeRequest, Ranges, as_paths, pack_paths, packed_batch
+from .._ranges.ranges import Path, Ranges, RecordRequest, Sources, as_paths, pack_paths, packed_batch
 from .._ranges.records import LMDB, scan
-from .._threads import BatchThreadsReader, pack_samples
+from .._threads import check_alike
+
+_INT32 = native.numbers("caffe.Element")["int32"]
 
 
 class _Database(NamedTuple):
@@ -33,10 +36,8 @@ def _stamp(file: str) -> tuple[int, int, int]:
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-class LmdbReader(BatchThreadsReader):
-    """Base class of readers of the values of some databases; subclasses decode a value."""
-
-    _batch_threads = 1  # parsing messages needs the GIL: one task per sample took 6 times as long as one per batch
+class LmdbReader(Reader):
+    """Base class of readers of messages in the values of some databases, which native threads read and parse."""
 
     def __init__(self, max_batch_size: int | None, device: object, path: Path | Sequence[Path], options: LoaderOptions) -> None:
         super().__init__(max_batch_size, device, options)  # type: ignore[arg-type]
@@ -80,15 +81,6 @@ class LmdbReader(BatchThreadsReader):
         database, k = self._databases[number], sample - self._begins[number]
         return f"{self._paths[number]} at key {database.keys[database.offsets[k] : database.offsets[k + 1]].decode(errors='replace')}"
 
-    def start(self, samples: np.ndarray) -> "Future[tuple[Batch, ...]]":
-        assert self._ranges is not None
-        # Bytes are read ahead by native threads; only parsing waits for the Python thread.
-        return self._submit(self._read, self._ranges.start(samples), samples)
-
-    def _read_batch(self, samples: np.ndarray) -> tuple[Batch, ...]:
-        assert self._ranges is not None
-        return self._read(self._ranges.start(samples), samples)
-
     def _find_changed(self, samples: np.ndarray) -> dict[int, str]:
         """Return the samples whose database was modified: a later tree may have other data at the recorded positions."""
         assert self._databases is not None
@@ -105,29 +97,75 @@ class LmdbReader(BatchThreadsReader):
                 reasons |= dict.fromkeys(np.flatnonzero(number == k).tolist(), reason)
         return reasons
 
-    def _read(self, request: RangeRequest, samples: np.ndarray) -> tuple[Batch, ...]:
-        ((values, lengths),) = request.parts()
-        reasons = self._find_changed(samples)  # after reading: whatever is unchanged now was read unchanged
-        if reasons:
-            raise UnreadableSamples(reasons)
-        rows = []
-        content, ends = values.numpy().data, np.cumsum(lengths).tolist()
-        for k, (length, end) in enumerate(zip(lengths.tolist(), ends, strict=True)):
-            try:
-                rows.append(self._parse(content[end - length : end]))
-            except Exception as error:
-                reasons[k] = str(error) or type(error).__name__
-        if reasons:
-            raise UnreadableSamples(reasons)
-        return tuple(map(_pack, zip(*rows, strict=True)))
+    def start(self, samples: np.ndarray) -> RecordRequest:
+        assert self._ranges is not None
+        return self._begin_request(self._ranges, samples)
 
-    def _parse(self, value: memoryview) -> Sequence[np.ndarray]:
-        """Return the outputs of one value; they may share its memory. Raise ValueError for a damaged value."""
+    def finish(self, request: RecordRequest, samples: np.ndarray) -> tuple[Batch, ...]:
+        reasons: dict[int, str] = {}
+        try:
+            request.wait()
+        except UnreadableSamples as bad:
+            reasons = bad.reasons
+        # After reading: whatever is unchanged now was read unchanged. A changed database is the reason why a message may look damaged.
+        reasons |= self._find_changed(samples)
+        if reasons:
+            raise UnreadableSamples(reasons)
+        outputs = self._join(request)
+        for batch in outputs:
+            batch.sources = Sources(self._source, samples)
+        return outputs
+
+    def _begin_request(self, ranges: Ranges, samples: np.ndarray) -> RecordRequest:
+        """Return a request for the outputs of some values."""
+        raise NotImplementedError
+
+    def _join(self, request: RecordRequest) -> tuple[Batch, ...]:
+        """Return the outputs of a finished request. Raise UnreadableSamples for values that do not have what was asked for."""
         raise NotImplementedError
 
 
-def _pack(arrays: Sequence[np.ndarray]) -> Batch:
-    if any(array.ndim != 1 or array.dtype != arrays[0].dtype for array in arrays):
-        # pack_samples handles images of more dimensions, and reports mixed dtypes.
-        return pack_samples(arrays)
-    return packed_batch(torch.from_numpy(np.concatenate(arrays)), np.fromiter(map(len, arrays), np.int64, len(arrays)))
+def join_images(request: RecordRequest, output: int, form: np.ndarray) -> Batch:
+    """Return an output that has images; ``form`` has the number of dimensions of each, 1 or 3, and three extents."""
+    values, lengths = request.output(output)
+    dims = form[:, 0]
+    check_alike({(torch.uint8, count) for count in np.unique(dims).tolist()})
+    if not len(dims) or dims[0] == 1:
+        return packed_batch(values, lengths)
+    shapes = np.ascontiguousarray(form[:, 1:])
+    if (shapes == shapes[0]).all():
+        return new_batch(values.view(len(shapes), *shapes[0].tolist()))
+    return ragged_batch(values, shapes)
+
+
+class Numbers(NamedTuple):
+    """An output of numbers, float32 or int32, those of each sample one after the other."""
+
+    values: torch.Tensor  # bytes
+    counts: np.ndarray
+    integers: np.ndarray
+    """Whether the numbers of each sample are int32."""
+
+    @staticmethod
+    def of(request: RecordRequest, output: int, kinds: np.ndarray) -> "Numbers":
+        """Return an output of a finished request. ``kinds`` has the type of each sample's numbers."""
+        values, lengths = request.output(output)
+        return Numbers(values, lengths // 4, kinds == _INT32)
+
+    def join(self) -> Batch:
+        """Return the numbers as a batch."""
+        kinds = [torch.int32 if whole else torch.float32 for whole in np.unique(self.integers).tolist()]
+        check_alike({(kind, 1) for kind in kinds})
+        return packed_batch(self.values.view(*kinds), self.counts)
+
+    def array(self) -> np.ndarray:
+        """Return the numbers of all samples, whatever their types."""
+        if self.integers.all():
+            return self.values.view(torch.int32).numpy()
+        integers = np.repeat(self.integers, self.counts)
+        return np.where(integers, self.values.view(torch.int32).numpy(), self.values.view(torch.float32).numpy().astype(np.float64))
+
+
+def form_of(request: RecordRequest, output: int, width: int) -> np.ndarray:
+    """Return the numbers that say how to interpret the outputs, int64 (samples, width)."""
+    return request.output(output)[0].view(torch.int64).numpy().reshape(-1, width)
