@@ -55,7 +55,7 @@ def read(tmp_path: Path) -> RangeRequest:
 def test_repeated_calls_reject_wrong_plans(plan: CopyPlan) -> None:
     for handle in wrong_handles(plan.handle):
         with pytest.raises(RuntimeError, match="ndd::again: plan is no handle of this library that is in use"):
-            torch.ops.ndd.again(handle, [VALUES], [], EAGER)
+            torch.ops.ndd.again(handle, [VALUES], [], EAGER, 0)
         with pytest.raises(RuntimeError, match="ndd::again: plan is no handle of this library that is in use"):
             torch.ops.ndd.again_with(handle, VALUES, None, EAGER, 0, 0)
     output, pending = torch.ops.ndd.again_with(plan.handle, VALUES, None, EAGER, 0, 0)
@@ -74,16 +74,16 @@ def test_a_released_plan_is_no_plan() -> None:
 def test_repeated_calls_reject_wrong_reads(plan: CopyPlan) -> None:
     for handle in [*wrong_handles(plan.handle)[1:], plan.handle]:
         with pytest.raises(RuntimeError, match="ndd::again: reads is no handle of this library that is in use"):
-            torch.ops.ndd.again(plan.handle, [VALUES], [handle, 0], EAGER)
+            torch.ops.ndd.again(plan.handle, [VALUES], [handle, 0], EAGER, 0)
         with pytest.raises(RuntimeError, match="ndd::again: reads is no handle of this library that is in use"):
             torch.ops.ndd.again_with(plan.handle, VALUES, None, EAGER, handle, 0)
     with pytest.raises(RuntimeError, match="pairs of a handle and a sample, got 1 numbers"):
-        torch.ops.ndd.again(plan.handle, [VALUES], [0], EAGER)
+        torch.ops.ndd.again(plan.handle, [VALUES], [0], EAGER, 0)
     for mode in (-1, 0, 4, 1 << 40):
         with pytest.raises(RuntimeError, match=f"there is no mode {mode}"):
             torch.ops.ndd.again_with(plan.handle, VALUES, None, mode, 0, 0)
         with pytest.raises(RuntimeError, match=f"there is no mode {mode}"):
-            torch.ops.ndd.again(plan.handle, [VALUES], [], mode)
+            torch.ops.ndd.again(plan.handle, [VALUES], [], mode, 0)
 
 
 def test_repeated_calls_reject_samples_that_do_not_exist(plan: CopyPlan) -> None:
