@@ -16,21 +16,18 @@ import torch
 
 from ._core.context import streams
 from ._core.context.context import EvalContext, EvalMode
-from ._core.context.device import DeviceLike, torch_device
+from ._core.context.device import DeviceLike
 from ._core.context.pools import available_cpus, get_num_threads
 from ._core.context.rng import RNG, get_default_rng, has_chosen_seed, using_rng
 from ._core.context.states import anything, check_state, equal, keys, whole
 from ._core.native import MAX_SAMPLES
 from ._core.process.fork_locks import new_lock
 from ._core.process.workers import Workers
-from ._core.values.batch import Batch
 from ._core.values.html import image, table
-from ._core.values.samples import Samples
-from ._core.values.tensor import Tensor, new_tensor
 from ._core.work.diagnosis import Span, Stats, Stopwatch
 from ._core.work.sources import name_in_batch
-from ._core.work.upload import copy_to_device
 from ._show import _timeline
+from ._structures import add_paths, add_plan, as_torch, count_bytes, map_leaves, move_leaf, pin, sources_of
 from .batches import Batches
 from .batches._source import BatchSource, Plan, Planned
 from .distributed import has_process_group
@@ -39,7 +36,7 @@ from .readers._sources.choice import OfTorch, reader_of
 from .readers._sources.streams import Stream
 from .readers._summary import brief
 from .readers.dataset import Collated, Dataset
-from .readers.dataset._items import Items, count_of, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
+from .readers.dataset._items import Items, count_of
 from .readers.dataset._worker_processes import Context
 
 __all__ = ["DataLoader", "Diagnosis"]
@@ -300,7 +297,7 @@ class DataLoader:
             # The state after this batch, taken on the thread that reads: the reader itself is ahead of the program.
             after = reader.state_dict()
             watch.samples += samples
-            watch.note_sources(epoch, _sources(outputs))
+            watch.note_sources(epoch, sources_of(outputs))
             with watch.calling(), mode, context, using_rng(generator, of_batch=True):
                 # Without functions the user gets the containers of torch's default_collate.
                 plain = self._before is None and self.fn is None
@@ -308,25 +305,25 @@ class DataLoader:
                 if self._before is not None:
                     result = self._call("collate_fn", self._before, result, None)
                 if plan is not None:
-                    result = _with_plan(result, outputs, plan)
+                    result = add_plan(result, outputs, plan)
                 if self.fn is not None:
                     result = self._call("fn", self.fn, result, plan)
                 if result is None or isinstance(result, GeneratorType | CoroutineType):
                     what = "collate_fn" if self.fn is None else f"fn ({getattr(self.fn, '__qualname__', self.fn)})"
                     raise TypeError(f"DataLoader: {what} must return the batch, got {result!r}; is a return statement missing?")
                 if self.return_paths:
-                    result = _with_paths(result, outputs)
+                    result = add_paths(result, outputs)
                 if self.device is not None:
-                    result = _map(partial(_on_device, device=self.device), result)
+                    result = map_leaves(partial(move_leaf, device=self.device), result)
             sizes: list[int] = []
-            _map(lambda leaf: sizes.append(_bytes(leaf)), result)
+            map_leaves(lambda leaf: sizes.append(count_bytes(leaf)), result)
             return _Prepared(after, result, None, sum(sizes))
         except StopIteration as error:  # would silently end the user's loop
             failed = RuntimeError("DataLoader: fn raised StopIteration")
             failed.__cause__ = error
             return _Prepared({}, None, failed, 0)
         except Exception as error:
-            name_in_batch(error, () if outputs is None else _sources(outputs))
+            name_in_batch(error, () if outputs is None else sources_of(outputs))
             return _Prepared({}, None, error, 0)
 
     def _call(self, role: str, function: Callable[..., Any], outputs: Any, plan: Plan | None) -> Any:
@@ -513,9 +510,9 @@ class _Loop(Iterator[Any]):
         while len(waiting) < loader.prefetch and (not waiting or size * len(waiting) < loader.prefetch_bytes):
             self._submit(loader)
         with watch.waiting():
-            result = _map(_as_torch, result)
+            result = map_leaves(as_torch, result)
             if loader.pin_memory and torch.cuda.is_available():
-                result = _map(_pin, result)
+                result = map_leaves(pin, result)
         loader._position, loader._delivered = after, True
         watch.note_batch(size)
         return result
@@ -558,80 +555,3 @@ def _takes(function: Callable[..., Any], arguments: Sequence[Any]) -> bool:
     except ValueError:  # a function in C without a signature
         pass
     return True
-
-
-def _with_plan(result: Any, outputs: Any, plan: Plan) -> Any:
-    if isinstance(result, Mapping):
-        if "plan" in result:
-            raise ValueError("DataLoader: with batches the key 'plan' is that of the plan, but the reader has an output of this name; rename it")
-        return {**result, "plan": plan}
-    if _is_list_of_parts(result, outputs):
-        return [*result, plan]
-    return (*result, plan) if isinstance(result, tuple) else (result, plan)
-
-
-def _is_list_of_parts(result: Any, outputs: Any) -> bool:
-    """Return whether a list holds the parts of a data set's items, as torch's ``default_collate`` returns them."""
-    # outputs.value is the list itself only if fn has not replaced it.
-    return isinstance(outputs, Items) and result is outputs.value and type(result) is list and outputs[0] is not result
-
-
-def _sources(outputs: Any) -> Sequence[str]:
-    """Return the sources of a reader's outputs, one per sample."""
-    if isinstance(outputs, Collated | Items) and outputs.sources:
-        first = None if isinstance(outputs, Collated) else next(leaves(outputs), None)
-        return outputs.sources if first is None else first.sources
-    return next((leaf.sources for leaf in leaves(outputs) if isinstance(leaf, Batch) and leaf.sources), ())
-
-
-def _with_paths(result: Any, outputs: Any) -> Any:
-    paths = list(_sources(outputs))
-    if isinstance(result, Mapping):
-        return {**result, "paths": paths}
-    if _is_list_of_parts(result, outputs):
-        return [*result, paths]
-    return (*result, paths) if type(result) is tuple else (result, paths)
-
-
-_PLAIN = frozenset((str, bytes, int, float, bool, type(None)))  # a column of these has no leaves
-
-
-def _map(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply ``function`` to all leaves of a structure of tuples, lists, ``batch.tensors``, dicts and dataclasses."""
-    if isinstance(value, Samples):
-        return [_map(function, part) for part in value]
-    if isinstance(value, str | bytes | bytearray | memoryview | range) or (type(value) is list and _PLAIN.issuperset(map(type, value))):
-        return value
-    if isinstance(value, Mapping):
-        return with_entries(value, {key: _map(function, part) for key, part in value.items()})
-    if isinstance(value, Sequence):
-        return with_parts(value, [_map(function, part) for part in value])
-    if is_dataclass(value):
-        return with_fields(value, {name: _map(function, part) for name, part in fields_of(value).items()})
-    return function(value)
-
-
-def _as_torch(value: Any) -> Any:
-    if isinstance(value, Batch):
-        return value.torch() if value.ragged_shapes is None else [sample.torch() for sample in value.tensors]
-    return value.torch() if isinstance(value, Tensor) else value
-
-
-def _pin(value: Any) -> Any:
-    return value.pin_memory() if isinstance(value, torch.Tensor) and value.device.type == "cpu" else value
-
-
-def _on_device(value: Any, device: DeviceLike) -> Any:
-    if isinstance(value, Batch | Tensor):
-        return value.to_device(device)
-    if not isinstance(value, torch.Tensor) or value.device == (target := torch_device(device)):
-        return value
-    if type(value) is not torch.Tensor or value.layout != torch.strided or value.is_nested:
-        return value.to(target, non_blocking=True)
-    values, pending = copy_to_device(value, None, False, target)
-    return new_tensor(values, None, pending)
-
-
-def _bytes(value: Any) -> int:
-    values = value.buffer if isinstance(value, Batch | Tensor) else value
-    return values.nbytes if isinstance(values, torch.Tensor) else 0

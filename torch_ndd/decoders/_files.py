@@ -14,7 +14,7 @@ from .._core.operators.operator import T, operator
 from .._core.operators.signatures import OfFiles, P, PairOfFiles
 from .._core.values.batch import Batch, batch
 from .._core.values.operand import Operand
-from .._core.values.tensor import Tensor, as_tensor
+from .._core.values.tensor import Tensor, as_tensor, new_tensor
 from ..io._urls import Range, is_url
 from ..io.file import read
 
@@ -51,8 +51,13 @@ def path_bytes(path: Any) -> Tensor:
     if isinstance(path, Tensor | np.ndarray | torch.Tensor):
         return as_tensor(path)
     name = path if isinstance(path, str | bytes | os.PathLike) else str(path)
-    # A bytearray, because torch warns about memory that cannot be written.
-    return as_tensor(np.frombuffer(bytearray(os.fsencode(name)), np.uint8))
+    return _bytes_of(os.fsencode(name))
+
+
+def _bytes_of(text: bytes) -> Tensor:
+    """Return a copy of bytes as a Tensor."""
+    # An array, because torch.frombuffer refuses to take no bytes.
+    return new_tensor(torch.from_numpy(np.frombuffer(bytearray(text), np.uint8)))
 
 
 def contents_of(data: Any) -> Tensor | Batch | None:
@@ -83,12 +88,15 @@ def places_or_contents(data: Any) -> Tensor | Batch | None:
     >>> places_or_contents("a.wav").holds_places, places_or_contents(b"abc").holds_places
     (True, False)
     """
-    paths = data if isinstance(data, list | tuple) else [data]
-    # All of one kind: the decoder opens local files itself.
-    kinds = {is_url(os.fsdecode(path)) if isinstance(path, _PATHS) else None for path in paths}
-    if kinds not in ({True}, {False}) or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling():
         return contents_of(data)
-    return place(paths[0]) if paths is not data else _mark_places(batch([_place_bytes(path, 0, -1) for path in paths]), paths)
+    if isinstance(data, _PATHS):
+        return place(data)
+    # All of one kind: the decoder opens local files itself.
+    kinds = {is_url(path) if isinstance(path, _PATHS) else None for path in data} if isinstance(data, list | tuple) else None
+    if kinds not in ({True}, {False}):
+        return contents_of(data)
+    return _mark_places(batch([_place_bytes(path, 0, -1) for path in data]), data)
 
 
 def place(path: str | os.PathLike[str], begin: int = 0, length: int = -1) -> Tensor:
@@ -104,7 +112,7 @@ def places(found: Batch) -> list[Range]:
 
 def _place_bytes(path: str | os.PathLike[str], begin: int, length: int) -> Tensor:
     # The form that the kernel takes: see open_sound() in csrc/decoders/audio.
-    return as_tensor(np.frombuffer(bytearray(_RANGE.pack(begin, length) + os.fsencode(path)), np.uint8))
+    return _bytes_of(_RANGE.pack(begin, length) + os.fsencode(path))
 
 
 def _mark_places(found: Any, paths: Sequence[str | os.PathLike[str]]) -> Any:

@@ -20,8 +20,9 @@ from ._files import check_encoded, decoder, places, places_or_contents
 from ._remote_sounds import Part, RemoteSound, fetch_parts
 from ._sndfile import load
 
-_shapes = native.kernel("audio_shapes", writes=(-1,))
+_shapes = native.kernel("audio_shapes", writes=(-3, -2, -1))
 _DTYPES = (torch.float32, torch.int16, torch.int32)
+_OPENED = native.numbers("decoders.OpenedSound")  # columns of the kernel's table of opened files
 
 
 @decoder(name="decoders.audio", fills=(-2,), converts=places_or_contents)
@@ -90,64 +91,36 @@ def audio(
     check_encoded(op, files, "encoded sounds")
     if on_error not in ("empty", "raise"):
         raise ValueError(f'{op}: on_error must be "empty" or "raise", got {on_error!r}')
-    wanted = _wanted_rates(op, sample_rate, files.batch_size)
-    starts, durations = (_one_per_file(value, files.batch_size) for value in (start, math.inf if duration is None else duration))
+    parts = _join_parts(files.batch_size, sample_rate, start, math.inf if duration is None else duration)
     load()
     max_bytes = checked_limit(op, max_sample_bytes)
     if files.holds_places and any(map(is_url, files.sources)):
-        files = _fetch(
-            op,
-            files,
-            [
-                Part(*numbers, bool(downmix), dtype, float(quality), max_bytes)
-                for numbers in zip(starts.tolist(), durations.tolist(), wanted.tolist(), strict=True)
-            ],
-        )
+        rows = parts.expand(files.batch_size, -1).tolist()
+        files = _fetch(op, files, [Part(begin, length, rate, bool(downmix), dtype, float(quality), max_bytes) for rate, begin, length in rows])
     are_places = files.holds_places
     files = load_codecs(files, "sounds")
-    # Frames, channels and rate of each file, from its header, and the number of the opened file.
-    table = torch.empty((files.batch_size, 4), dtype=torch.int64)
-    limits = (on_error == "raise", bool(downmix), dtype.itemsize, max_bytes, True)
-    arguments = (files.buffer, files.ragged_shapes, op, are_places, wanted, starts, durations, *limits, table)
+    # From the headers: frames and channels of each result, and what the kernel gets to know about its file.
+    shapes, rates, opened = _tables(files.batch_size, bool(downmix))
+    arguments = (files.buffer, files.ragged_shapes, op, are_places, parts, on_error == "raise", bool(downmix), dtype.itemsize, max_bytes, True)
     if torch.compiler.is_compiling():
-        _shapes(*arguments)
+        _shapes(*arguments, shapes, rates, opened)
     else:
-        submit(_shapes, arguments, [], True, files.sources)
-    # A rate of 0 keeps that of the file.
-    rates = torch.where(wanted > 0, wanted, table[:, 2].to(torch.float64))
-    out = empty_packed(table[:, : 1 if downmix else 2].contiguous(), dtype, files.buffer.device)
+        submit(_shapes, (*arguments, shapes, rates, opened), [], True, files.sources)
+    out = empty_packed(shapes, dtype, files.buffer.device)
     out.sources = files.sources
-    return launch(
-        out,
-        [op, are_places, rates, starts, durations, bool(downmix), float(quality), table[:, 3].contiguous()],
-        inputs=(files,),
-        also=(new_batch(rates.to(torch.float32)),),
-    )
+    return launch(out, [op, are_places, parts, bool(downmix), float(quality), opened], inputs=(files,), also=(new_batch(rates),))
 
 
 def lengths(files: Batch, max_bytes: int) -> tuple[np.ndarray, np.ndarray]:
     """Return frames and sampling rates of audio files. Raise RuntimeError for other files, and for sounds of more than ``max_bytes`` bytes."""
     load()
     count = files.batch_size
-    # Without a duration, on whole files, and raising errors only for what the header shows.
-    table, zeros, forever = torch.empty((count, 4), dtype=torch.int64), _one_per_file(0, count), _one_per_file(math.inf, count)
-    arguments = (
-        files.wait(),
-        files.ragged_shapes,
-        "decoders.audio",
-        files.holds_places,
-        zeros,
-        zeros,
-        forever,
-        False,
-        False,
-        1,
-        max_bytes,
-        False,
-        table,
-    )
-    submit(_shapes, arguments, [], True, files.sources)
-    return table[:, 0].numpy(), table[:, 2].numpy().astype(np.float64)
+    # Of whole files, with errors only for what the headers show.
+    shapes, rates, opened = _tables(count, False)
+    whole = _join_parts(count, 0, 0, math.inf)
+    arguments = (files.wait(), files.ragged_shapes, "decoders.audio", files.holds_places, whole, False, False, 1, max_bytes, False)
+    submit(_shapes, (*arguments, shapes, rates, opened), [], True, files.sources)
+    return shapes[:, 0].numpy(), opened[:, _OPENED["rate"]].numpy().astype(np.float64)
 
 
 def _fetch(op: str, files: Batch, parts: Sequence[Part]) -> Batch:
@@ -180,13 +153,16 @@ def fetch_sound(
     return as_tensor(sound.contents())
 
 
-def _wanted_rates(op: str, rate: Any, count: int) -> torch.Tensor:
-    wanted = _one_per_file(rate, count)
-    if not torch.compiler.is_compiling() and not all(math.isfinite(hertz) and hertz < 2**31 for hertz in wanted.tolist()):
-        raise RuntimeError(f"{op}: sample_rate must be finite and less than 2**31, got {wanted.tolist()}")
-    return wanted
+def _join_parts(count: int, rate: Any, start: Any, duration: Any) -> torch.Tensor:
+    """Return rate, start and duration as the kernels take them, float64 (N, 3), or (1, 3) if they are numbers for all files."""
+    values = (rate, start, duration)
+    if not any(isinstance(value, torch.Tensor) for value in values):
+        return torch.from_numpy(np.array([values], np.float64))  # torch.tensor takes three times as long
+    columns = [value if isinstance(value, torch.Tensor) else torch.tensor([float(value)], dtype=torch.float64) for value in values]
+    return torch.stack([column.reshape(-1).to(torch.float64).expand(count) for column in columns], 1)
 
 
-def _one_per_file(value: Any, count: int) -> torch.Tensor:
-    values = value.reshape(-1).to(torch.float64) if isinstance(value, torch.Tensor) else torch.tensor([float(value)], dtype=torch.float64)
-    return values.expand(count).contiguous()
+def _tables(count: int, downmix: bool) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the tables that the kernel fills from the headers: shapes of the results, their rates, and the files as it has opened them."""
+    shapes = torch.empty((count, 1 if downmix else 2), dtype=torch.int64)
+    return shapes, torch.empty(count, dtype=torch.float32), torch.empty((count, _OPENED["columns"]), dtype=torch.int64)

@@ -6,6 +6,7 @@
 #include "ndd/args.h"
 #include "ndd/elementwise/saturate.h"
 #include "ndd/error.h"
+#include "ndd/host_numbers.h"
 #include "ndd/kernel.h"
 #include "ndd/python_interface.h"
 #include "ndd/resample/sinc_filter.h"
@@ -22,6 +23,9 @@
 
 namespace ndd {
 namespace {
+
+constexpr double kMaxRate = 2147483648.0;  // Hz
+constexpr double kResamplingNanoseconds = 10;  // for each sample of the result, with 16 lobes
 
 // Output samples lie at multiples of 1 / out_rate, and only those before the end of the sound count: hence the rounding up.
 int64_t resampled_length(int64_t length, double in_rate, double out_rate) {
@@ -40,15 +44,33 @@ std::unique_ptr<OpenedSound> open_sound(const Samples& files, bool are_places, i
   return std::make_unique<OpenedSound>(std::string(bytes + sizeof range, size - sizeof range), range[0], range[1]);
 }
 
-// The rates (0 for the file's own), and the beginnings and lengths in seconds of the parts to decode.
-struct Wanted {
-  Args<double> rates, starts, durations;
+// For each sound the rate of the result (0 or less for the file's own), and the beginning and the length of the part to decode, in seconds.
+class Wanted {
+ public:
+  // Throws Error unless there is a row for all sounds or one for each.
+  Wanted(const std::string& op, const Tensor& parts, int64_t sounds) : parts_(parts) { check_rows(op.c_str(), "parts", parts_, sounds, 3); }
 
-  void check(const std::string& op, int64_t sounds) const {
-    check_rows(op.c_str(), "sample_rate", rates, sounds);
-    check_rows(op.c_str(), "start", starts, sounds);
-    check_rows(op.c_str(), "duration", durations, sounds);
+  double rate(int64_t i, double own) const {
+    const double rate = parts_(i, 0);
+    return rate > 0 ? rate : own;
   }
+  double start(int64_t i) const { return checked("start", parts_(i, 1)); }
+  double duration(int64_t i) const { return checked("duration", parts_(i, 2)); }
+  // Throws Error unless the rates are finite.
+  void check_rates(const std::string& op) const {
+    for (int64_t i = 0; i < parts_.rows(); ++i) {
+      const double rate = parts_(i, 0);
+      if (!std::isfinite(rate) || rate >= kMaxRate) fail(op, ": sample_rate must be finite and less than 2**31, got ", rate);
+    }
+  }
+
+ private:
+  static double checked(const char* name, double seconds) {
+    if (!(seconds >= 0)) fail(Error::Value, name, " must be a number of seconds that is not negative, got ", seconds);
+    return seconds;
+  }
+
+  Args<double> parts_;
 };
 
 // Frames of the result of a whole file.
@@ -64,49 +86,55 @@ Part part_of(const AudioFile& file, double rate, double start, double duration) 
 }
 
 void check_rate(double rate) {
-  if (!(rate > 0 && rate < 2147483648.0)) fail(Error::Value, "the sampling rate must be positive and less than 2^31 Hz, got ", rate);
+  if (!(rate > 0 && rate < kMaxRate)) fail(Error::Value, "the sampling rate must be positive and less than 2^31 Hz, got ", rate);
 }
 
-void check_seconds(const char* name, double seconds) {
-  if (!(seconds >= 0)) fail(Error::Value, name, " must be a number of seconds that is not negative, got ", seconds);
-}
+// Columns of what audio_shapes() leaves for decode_audio(): the sampling rate of the file, the number of the opened sound or 0, and the nanoseconds that
+// decoding will take, roughly.
+struct Opened {
+  NDD_PLAIN_ENUM("decoders.OpenedSound", Column, int, rate, number, nanoseconds, columns);
+};
 
-// Fills `out` (N, 4) with frames and channels of each result, the sampling rate of the file, and the number of the opened sound, or 0 without `keep`. A
-// sound must not have more than `max_bytes` bytes, neither as stored nor after resampling, because both buffers exist while it is decoded.
-void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, bool are_places, const Tensor& rates, const Tensor& starts,
-                  const Tensor& durations, bool must_begin, bool mix, int64_t item_bytes, int64_t max_bytes, bool keep, const Tensor& out) {
+// Fills `out_shapes` (N, 1 or 2) with the frames and channels of each result, `out_rates` (N) with its sampling rate, and `out_opened` (N, Opened::columns).
+// With `keep` the sounds stay open. A sound must not have more than `max_bytes` bytes, neither as stored nor after resampling, because both buffers exist while
+// it is decoded.
+void audio_shapes(const Tensor& input, const MaybeTensor& input_shapes, std::string op, bool are_places, const Tensor& parts, bool must_begin,
+                  bool mix, int64_t item_bytes, int64_t max_bytes, bool keep, const Tensor& out_shapes, const Tensor& out_rates,
+                  const Tensor& out_opened) {
   const Samples files(input, input_shapes);
-  const Wanted wanted{Args<double>(rates), Args<double>(starts), Args<double>(durations)};
-  wanted.check(op, files.size());
-  check_numbers(out);
-  if (out.dtype() != DType::int64 || out.numel() != 4 * files.size())
-    fail(Error::Value, op, ": the output must be int64 with 4 numbers for each of ", files.size(), " sounds");
-  auto* row = static_cast<int64_t*>(out.data_ptr());
-  for (int64_t i = 0; i < files.size(); ++i, row += 4) {
+  const Wanted wanted(op, parts, files.size());
+  wanted.check_rates(op);
+  const int64_t ndim = mix ? 1 : 2;
+  auto* const shapes = host_numbers<int64_t>(op, "the table of shapes", out_shapes, files.size() * ndim);
+  auto* const rates = host_numbers<float>(op, "the table of rates", out_rates, files.size());
+  auto* const opened = host_numbers<int64_t>(op, "the table of opened sounds", out_opened, files.size() * Opened::columns);
+  for (int64_t i = 0; i < files.size(); ++i) {
     for_sample(op, i, [&] {
-      const double start = wanted.starts(i), duration = wanted.durations(i);
-      check_seconds("start", start);
-      check_seconds("duration", duration);
+      const double start = wanted.start(i), duration = wanted.duration(i);
       // Opening reads the headers only, unless the length is unknown.
       auto sound = open_sound(files, are_places, i);
       const AudioFile& file = sound->file;
-      const double own = file.rate(), rate = wanted.rates(i) > 0 ? wanted.rates(i) : own;
+      const double own = file.rate(), rate = wanted.rate(i, own);
       check_rate(rate);
       const Part part = part_of(file, rate, start, duration);
       if (must_begin && start > 0 && start * own >= static_cast<double>(file.frames())) {
         fail("start=", start, " s lies behind the end of the sound, which has ", static_cast<double>(file.frames()) / own,
              " s; on_error=\"empty\" returns no frames");
       }
-      row[0] = part.count;
-      row[1] = mix ? 1 : file.channels();
-      row[2] = file.rate();
-      const auto channels = static_cast<double>(file.channels()), frames = static_cast<double>(part.count);
-      // The larger one of the two buffers: the frames at the file's rate with all channels, or the result.
-      const double samples = std::max(frames * own / rate * channels, frames * static_cast<double>(row[1]));
+      const int64_t channels = mix ? 1 : file.channels();
+      const auto frames = static_cast<double>(part.count), stored = frames * own / rate * static_cast<double>(file.channels());
+      const double samples = frames * static_cast<double>(channels);
       check_sample("a sound of " + std::to_string(part.count) + " frames of " + std::to_string(file.channels()) + " channels at " +
                        std::to_string(std::llround(rate)) + " Hz has",
-                   samples * static_cast<double>(item_bytes), max_bytes);
-      row[3] = keep && part.count > 0 ? keep_sound(std::move(sound), files.data(i), files.volume(i), are_places) : 0;
+                   std::max(stored, samples) * static_cast<double>(item_bytes), max_bytes);
+      shapes[i * ndim] = part.count;
+      if (!mix) shapes[i * ndim + 1] = channels;
+      rates[i] = static_cast<float>(rate);
+      const double cost = file.nanoseconds(stored, start > 0) + (rate == own ? 0 : kResamplingNanoseconds * samples);
+      int64_t* const row = opened + i * Opened::columns;
+      row[Opened::rate] = file.rate();
+      row[Opened::nanoseconds] = static_cast<int64_t>(cost);
+      row[Opened::number] = keep && part.count > 0 ? keep_sound(std::move(sound), files.data(i), files.volume(i), are_places) : 0;
     });
   }
 }
@@ -180,29 +208,27 @@ void decode(AudioFile& file, bool mix, double rate, double quality, Part part, T
   store(ready, out, part.count * channels);
 }
 
-// `rates` (N) are the rates of the result, `opened` (N) the numbers of sounds that audio_shapes() has opened. Others are opened again; one that no longer
-// fits its output, because its memory belongs to the caller and may have changed, is an error.
-void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, bool are_places, const Tensor& rates, const Tensor& starts,
-                  const Tensor& durations, bool mix, double quality, const Tensor& opened, const Tensor& out, const MaybeTensor& out_shapes) {
+// `opened` (N, Opened::columns) is what audio_shapes() found. Sounds that are no longer open are opened again; one that does not fit its output any more, because its
+// memory belongs to the caller and may have changed, is an error.
+void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, bool are_places, const Tensor& parts, bool mix,
+                  double quality, const Tensor& opened, const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), sounds(out, out_shapes);
-  const Wanted wanted{Args<double>(rates), Args<double>(starts), Args<double>(durations)};
-  wanted.check(op, files.size());
-  check_numbers(opened);
-  if (opened.dtype() != DType::int64 || opened.numel() != files.size())
-    fail(Error::Value, op, ": opened must be int64 with a number for each of ", files.size(), " sounds");
+  const Wanted wanted(op, parts, files.size());
+  const auto* const rows = host_numbers<int64_t>(op, "the table of opened sounds", opened, files.size() * Opened::columns);
   if (sounds.size() != files.size() || sounds.ndim() < 1)
     fail(Error::Value, op, ": the output must have frames of ", files.size(), " sounds, got ", sounds.size());
-  const double cost = 5 * sounds.mean_volume();  // nanoseconds; FLAC decodes 200 million samples per second
-  launch_cpu(op, files.size(), cost, {input, out}, [=](int64_t i) {
+  double cost = 0;
+  for (int64_t i = 0; i < files.size(); ++i)
+    cost += std::max(static_cast<double>(rows[i * Opened::columns + Opened::nanoseconds]), 0.0) / static_cast<double>(files.size());
+  launch_cpu(op, files.size(), cost, {input, opened, out}, [=](int64_t i) {
     for_sample(op, i, [&] {
-      auto sound = take_sound(static_cast<const int64_t*>(opened.data_ptr())[i], files.data(i), files.volume(i), are_places);
+      const int64_t* const row = rows + i * Opened::columns;
+      auto sound = take_sound(row[Opened::number], files.data(i), files.volume(i), are_places);
       if (!sound) sound = open_sound(files, are_places, i);
       AudioFile& file = sound->file;
-      const double rate = wanted.rates(i), start = wanted.starts(i), duration = wanted.durations(i);
+      const double rate = wanted.rate(i, static_cast<double>(row[Opened::rate]));
       check_rate(rate);
-      check_seconds("start", start);
-      check_seconds("duration", duration);
-      const Part part = part_of(file, rate, start, duration);
+      const Part part = part_of(file, rate, wanted.start(i), wanted.duration(i));
       const int64_t* const shape = sounds.shape(i);
       const int64_t channels = mix ? 1 : file.channels();
       if (shape[0] != part.count || channels != (sounds.ndim() > 1 ? shape[1] : 1) || sounds.volume(i) != part.count * channels)

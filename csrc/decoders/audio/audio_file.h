@@ -28,6 +28,9 @@ class AudioFile {
   // Whether the samples are stored as integers and need no conversion through floats.
   bool holds_integers() const;
 
+  // A rough time for decoding this many samples, for the scheduler; `is_sought`: not from the beginning on.
+  double nanoseconds(double samples, bool is_sought) const;
+
   // Decode `count` frames from `begin` on, interleaved; call once. Throw Error if the file ends early.
   void read(int64_t begin, int64_t count, int16_t* out);
   void read(int64_t begin, int64_t count, int32_t* out);

@@ -60,16 +60,14 @@ class Pages {
   // Finds the next page with a correct checksum. Returns false at the end of the file.
   bool find_next(Page& page) {
     while (static_cast<size_t>(end_ - at_) >= kPageHeader) {
-      load();
-      const size_t searched = std::min(static_cast<size_t>(end_ - at_), kMaxPage);
-      const auto* found = static_cast<const uint8_t*>(memchr(at_, 'O', searched));
-      if (!found) {
-        at_ += searched;
+      load(kPageHeader + 255);  // a header with the lengths of its segments: as a rule the next page begins where the last one ended
+      if (*at_ != 'O') {
+        const size_t searched = std::min(static_cast<size_t>(end_ - at_), kMaxPage);
+        load(searched);
+        const auto* found = static_cast<const uint8_t*>(memchr(at_, 'O', searched));
+        at_ = found ? found : at_ + searched;
         continue;
       }
-      at_ = found;
-      if (static_cast<size_t>(end_ - at_) < kPageHeader) return false;
-      load();
       if (is_page(page)) {
         at_ += page.size;
         return true;
@@ -80,10 +78,9 @@ class Pages {
   }
 
  private:
-  // Loads as much as a page can have.
-  void load() {
+  void load(size_t count) {
     const auto at = static_cast<size_t>(at_ - bytes_.data());
-    bytes_.need(at, at + kMaxPage);
+    bytes_.need(at, at + count);
   }
 
   bool is_page(Page& page) {
@@ -95,6 +92,7 @@ class Pages {
     page.size = page.header;
     for (size_t k = kPageHeader; k < page.header; ++k) page.size += at_[k];
     if (left < page.size) return false;
+    load(page.size);
     // The checksum is computed with zeros in its own place.
     static const uint8_t zeros[4] = {};
     const uint32_t sum = crc(crc(crc(0, at_, 22), zeros, 4), at_ + 26, page.size - 26);
@@ -141,7 +139,8 @@ void check_comments(const Packet& packet) {
 }  // namespace
 
 void check_vorbis_headers(SoundBytes& bytes) {
-  bytes.need(0, kMaxPage);
+  // A header with the lengths of its segments, and the beginning of the first packet.
+  bytes.need(0, kPageHeader + 255 + 8);
   const uint8_t* data = bytes.data();
   const size_t size = bytes.size();
   // Other files are not for this check.

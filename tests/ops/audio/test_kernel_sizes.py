@@ -73,32 +73,35 @@ def sounds() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_decoder_rejects_arguments_of_the_wrong_size(sounds: tuple[torch.Tensor, torch.Tensor]) -> None:
-    numbers = {"rates": EACH.double() * 8000, "starts": EACH.double() * 0, "durations": EACH.double(), "opened": torch.zeros(3, dtype=torch.int64)}
+    whole = torch.tensor([[0.0, 0.0, 1.0]] * 3, dtype=torch.float64)  # rates, starts and durations
+    tables = {"shapes": torch.zeros(3, 2, dtype=torch.int64), "rates": torch.zeros(3), "opened": torch.zeros(3, 3, dtype=torch.int64)}
 
-    def decode(out: torch.Tensor, shapes: torch.Tensor | None = None, **changed: torch.Tensor) -> torch.Tensor:
-        rates, starts, durations, opened = (numbers | changed).values()
-        torch.ops.ndd.decoders_audio(*sounds, "decoders.audio", False, rates, starts, durations, False, 50.0, opened, out, shapes)
+    def decode(
+        out: torch.Tensor, shapes: torch.Tensor | None = None, parts: torch.Tensor = whole, opened: torch.Tensor = tables["opened"]
+    ) -> torch.Tensor:
+        torch.ops.ndd.decoders_audio(*sounds, "decoders.audio", False, parts, False, 50.0, opened, out, shapes)
         return out
 
-    def find_shapes(out: torch.Tensor, **changed: torch.Tensor) -> None:
-        rates, starts, durations, _ = (numbers | changed).values()
-        torch.ops.ndd.audio_shapes(*sounds, "decoders.audio", False, rates, starts, durations, False, False, 4, 1 << 20, False, out)
+    def find_shapes(parts: torch.Tensor = whole, **changed: torch.Tensor) -> None:
+        torch.ops.ndd.audio_shapes(*sounds, "decoders.audio", False, parts, False, False, 4, 1 << 20, False, *(tables | changed).values())
 
-    table = torch.zeros(3, 4, dtype=torch.int64)
-    find_shapes(table)
-    assert table[:, :3].tolist() == [[64, 2, 8000]] * 3
+    find_shapes()
+    assert tables["shapes"].tolist() == [[64, 2]] * 3
+    assert tables["rates"].tolist() == [8000] * 3
+    assert tables["opened"][:, 0].tolist() == [8000] * 3
     assert (decode(torch.ones(3, 64, 2)) == 0).all()
-    for name in ("rates", "starts", "durations"):
-        with pytest.raises(RuntimeError, match="must have 1 numbers for each of 3 samples, got 2 rows"):
-            decode(torch.zeros(3, 64, 2), **{name: numbers[name][:2]})
-        with pytest.raises(RuntimeError, match="must have 1 numbers for each of 3 samples, got 2 rows"):
-            find_shapes(table, **{name: numbers[name][:2]})
-    for opened in (numbers["opened"][:2], numbers["opened"].int()):
-        with pytest.raises(RuntimeError, match="opened must be int64 with a number for each of 3 sounds"):
-            decode(torch.zeros(3, 64, 2), opened=opened)
-    for out in (table[:2], table[:, :3].contiguous(), table.int()):
-        with pytest.raises(RuntimeError, match="the output must be int64 with 4 numbers for each of 3 sounds"):
-            find_shapes(out)
+    for parts in (whole[:2], whole[:, :2].contiguous()):
+        with pytest.raises(RuntimeError, match=r"parts must have 3 numbers for each of 3 samples, got [23] rows"):
+            decode(torch.zeros(3, 64, 2), parts=parts)
+        with pytest.raises(RuntimeError, match=r"parts must have 3 numbers for each of 3 samples, got [23] rows"):
+            find_shapes(parts)
+    for name, table in tables.items():
+        with pytest.raises(RuntimeError, match=f"the table of {name}.* must have {table.numel()} numbers, contiguous and on the CPU"):
+            find_shapes(**{name: table[:2]})
+        with pytest.raises(RuntimeError, match=f"the table of {name}.* must have numbers of another type"):
+            find_shapes(**{name: table.int()})
+    with pytest.raises(RuntimeError, match="the table of opened sounds must have 9 numbers"):
+        decode(torch.zeros(3, 64, 2), opened=tables["opened"][:2])
     with pytest.raises(RuntimeError, match="the output must have frames of 3 sounds"):
         decode(torch.zeros(2, 64, 2))
     for out in (torch.zeros(3, 64, 2, 0), torch.zeros(3, 128, 1), torch.zeros(3, 64)):
@@ -106,8 +109,11 @@ def test_decoder_rejects_arguments_of_the_wrong_size(sounds: tuple[torch.Tensor,
             decode(out)
     with pytest.raises(RuntimeError, match="sounds must be float32, int16 or int32"):
         decode(torch.zeros(3, 64, 2, dtype=torch.uint8))
-    for rate in (0.0, -1.0, float("nan"), float("inf")):
+    for rate in (2.0**31, float("inf")):
         with pytest.raises(RuntimeError, match="the sampling rate must be positive"):
-            decode(torch.zeros(3, 64, 2), rates=torch.full((3,), rate))
+            decode(torch.zeros(3, 64, 2), parts=torch.tensor([[rate, 0.0, 1.0]]))
+    for rate in (2.0**31, float("inf"), float("nan")):
+        with pytest.raises(RuntimeError, match=r"sample_rate must be finite and less than 2\*\*31"):
+            find_shapes(torch.tensor([[rate, 0.0, 1.0]]))
     with pytest.raises(RuntimeError, match="start must be a number of seconds"):
-        decode(torch.zeros(3, 64, 2), starts=torch.full((3,), -1.0))
+        decode(torch.zeros(3, 64, 2), parts=torch.tensor([[0.0, -1.0, 1.0]]))

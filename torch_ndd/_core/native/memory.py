@@ -116,7 +116,7 @@ def allocate_samples(shapes: torch.Tensor, dtype: torch.dtype, device: torch.dev
     elements = _count_elements(shapes.data_ptr(), count, ndim)
     # Equal shapes make a dense batch, also where the program could not know it before.
     if elements == _EQUAL:
-        return empty([count, *shapes[0].tolist()], dtype, device), None
+        return empty([count, *shapes.numpy()[0].tolist()], dtype, device), None
     return empty([volume(shapes, dtype.itemsize) if elements == _TOO_MANY else elements], dtype, device), shapes
 
 

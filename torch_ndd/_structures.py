@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a loader yields: structures of tuples, lists, dicts and dataclasses, whose leaves are batches, tensors and other values."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ._core.context.device import DeviceLike, torch_device
+from ._core.values.batch import Batch
+from ._core.values.samples import Samples
+from ._core.values.tensor import Tensor, new_tensor
+from ._core.work.upload import copy_to_device
+from .batches._source import Plan
+from .readers.dataset import Collated
+from .readers.dataset._items import Items, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
+
+
+def add_plan(result: Any, outputs: Any, plan: Plan) -> Any:
+    """Return what a function of the user gets: the outputs of a reader, and the plan of the batch."""
+    if isinstance(result, Mapping):
+        if "plan" in result:
+            raise ValueError("DataLoader: with batches the key 'plan' is that of the plan, but the reader has an output of this name; rename it")
+        return {**result, "plan": plan}
+    if _is_list_of_parts(result, outputs):
+        return [*result, plan]
+    return (*result, plan) if isinstance(result, tuple) else (result, plan)
+
+
+def _is_list_of_parts(result: Any, outputs: Any) -> bool:
+    """Return whether a list holds the parts of a data set's items, as torch's ``default_collate`` returns them."""
+    # outputs.value is the list itself only if fn has not replaced it.
+    return isinstance(outputs, Items) and result is outputs.value and type(result) is list and outputs[0] is not result
+
+
+def sources_of(outputs: Any) -> Sequence[str]:
+    """Return the sources of a reader's outputs, one per sample."""
+    if isinstance(outputs, Collated | Items) and outputs.sources:
+        first = None if isinstance(outputs, Collated) else next(leaves(outputs), None)
+        return outputs.sources if first is None else first.sources
+    return next((leaf.sources for leaf in leaves(outputs) if isinstance(leaf, Batch) and leaf.sources), ())
+
+
+def add_paths(result: Any, outputs: Any) -> Any:
+    """Return a result with the paths of its samples, as the last part of a tuple or as ``"paths"`` of a dict."""
+    paths = list(sources_of(outputs))
+    if isinstance(result, Mapping):
+        return {**result, "paths": paths}
+    if _is_list_of_parts(result, outputs):
+        return [*result, paths]
+    return (*result, paths) if type(result) is tuple else (result, paths)
+
+
+_PLAIN = frozenset((str, bytes, int, float, bool, type(None)))  # a column of these has no leaves
+
+
+def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """Apply ``function`` to all leaves of a structure of tuples, lists, ``batch.tensors``, dicts and dataclasses."""
+    if isinstance(value, Samples):
+        return [map_leaves(function, part) for part in value]
+    if isinstance(value, str | bytes | bytearray | memoryview | range) or (type(value) is list and _PLAIN.issuperset(map(type, value))):
+        return value
+    if isinstance(value, Mapping):
+        return with_entries(value, {key: map_leaves(function, part) for key, part in value.items()})
+    if isinstance(value, Sequence):
+        return with_parts(value, [map_leaves(function, part) for part in value])
+    if is_dataclass(value):
+        return with_fields(value, {name: map_leaves(function, part) for name, part in fields_of(value).items()})
+    return function(value)
+
+
+def as_torch(value: Any) -> Any:
+    """Return a Tensor or a Batch as torch tensors, a ragged Batch as a list of them; anything else unchanged."""
+    if isinstance(value, Batch):
+        return value.torch() if value.ragged_shapes is None else [sample.torch() for sample in value.tensors]
+    return value.torch() if isinstance(value, Tensor) else value
+
+
+def pin(value: Any) -> Any:
+    """Return a tensor of host memory in pinned memory; anything else unchanged."""
+    return value.pin_memory() if isinstance(value, torch.Tensor) and value.device.type == "cpu" else value
+
+
+def move_leaf(value: Any, device: DeviceLike) -> Any:
+    """Return a leaf on a device, if it has values."""
+    if isinstance(value, Batch | Tensor):
+        return value.to_device(device)
+    if not isinstance(value, torch.Tensor) or value.device == (target := torch_device(device)):
+        return value
+    if type(value) is not torch.Tensor or value.layout != torch.strided or value.is_nested:
+        return value.to(target, non_blocking=True)
+    values, pending = copy_to_device(value, None, False, target)
+    return new_tensor(values, None, pending)
+
+
+def count_bytes(value: Any) -> int:
+    """Return the bytes of the values of a leaf."""
+    values = value.buffer if isinstance(value, Batch | Tensor) else value
+    return values.nbytes if isinstance(values, torch.Tensor) else 0
