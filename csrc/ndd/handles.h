@@ -95,7 +95,7 @@ Handles<Pointer>& handles() {
 template <class Pointer>
 Pointer find_handle(const char* argument, int64_t handle) {
   Pointer found = handles<Pointer>().find(handle);
-  if (!found) fail(Error::Value, argument, " is no handle of this library that is in use: ", handle);
+  if (!found) fail(Error::Value, argument, " must be a handle that is in use, got ", handle);
   return found;
 }
 

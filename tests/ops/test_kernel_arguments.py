@@ -112,6 +112,11 @@ def resize_arguments(
         ("take", (FLOATS, None, None, table([0, 0, 0]), table([1, 1, 2]), torch.zeros(3, 8, 6, 3), None), "does not have those from 0 on"),
         ("take", (FLOATS, None, None, table([0, 0, 3]), table([1, 1, 0]), torch.zeros(3, 8, 6), None), "does not have those from 3 on"),
         ("take", (FLOATS, None, None, table([0, 0, -1]), table([1, 1, 0]), torch.zeros(3, 8, 6), None), "does not have those from -1 on"),
+        (
+            "take",
+            (FLOATS, None, None, table([0, -(1 << 63), 0]), table([1, 1, 1]), FLOATS.clone(), None),
+            "does not have those from -9223372036854775808",
+        ),
         ("take", (FLOATS, None, None, table([7, 0, 0]), table([-2, 1, 1]), torch.zeros(3, 5, 6, 3), None), "does not have those from 7 on"),
         ("take", (FLOATS, None, table([9])[0], table([0, 0, 0]), table([1, 1, 1]), torch.zeros(3, 8, 6, 3), None), "has no sample 9"),
         (

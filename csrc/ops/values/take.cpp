@@ -45,7 +45,6 @@ void add_slices(SliceBatch& batch, const Axis* axes, int ndim, const char* in, c
 void take(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& index, const Tensor& starts, const Tensor& steps,
           const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
-  if (in.dtype() != out.dtype()) fail(Error::Type, "take: the output must have the type of the input");
   const std::optional<Args<int64_t>> chosen = index ? std::optional<Args<int64_t>>(*index) : std::nullopt;
   const Args<int64_t> first(starts), step(steps);
   run_slices("take", out.size(), in, out, true, [=](int64_t i, SliceBatch& batch) {
@@ -60,13 +59,14 @@ void take(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTenso
     for (int64_t d = 0; d < in.ndim(); ++d) {
       const int64_t begin = first(i, d), by = step(i, d), count = by == 0 ? 1 : extents == end ? 0 : *extents;
       // Compared without the last position, which could overflow.
-      const int64_t room = by < 0 ? begin : shape[d] - 1 - begin;
-      if (begin < 0 || begin >= shape[d] || count < 1 || by == INT64_MIN || (count - 1 > 0 && room / (count - 1) < std::abs(by)))
+      const bool inside = begin >= 0 && begin < shape[d];
+      const int64_t room = !inside ? 0 : by < 0 ? begin : shape[d] - 1 - begin;
+      if (!inside || count < 1 || by == INT64_MIN || (count - 1 > 0 && room / (count - 1) < std::abs(by)))
         fail(Error::Value, "take: sample ", i, ": axis ", d, " of ", shape[d], " elements does not have those from ", begin, " on");
       stride /= shape[d];
       from += begin * stride * in.item_bytes();
       if (by != 0) {
-        add_axis(axes, {count, by * stride});
+        add_axis(axes, {count, count > 1 ? by * stride : 0});
         ++extents;
       }
     }

@@ -35,13 +35,13 @@ class CopyPlan:
 
 @pytest.fixture
 def plan() -> Any:
-    made = CopyPlan()
-    yield made
-    made.release()
+    copy = CopyPlan()
+    yield copy
+    copy.release()
 
 
 def wrong_handles(handle: int) -> list[int]:
-    """Return numbers that are no handles: small and large ones, addresses of other memory, and those around a handle."""
+    """Return other numbers than handles: small and large ones, addresses of other memory, and those around a handle."""
     return [0, 1, -1, 16, 4096, 1 << 40, (1 << 63) - 1, -(1 << 63), VALUES.data_ptr(), handle + 1, handle + 8, handle - 16, handle + 32 * 1023]
 
 
@@ -54,34 +54,34 @@ def read(tmp_path: Path) -> RangeRequest:
 
 def test_repeated_calls_reject_wrong_plans(plan: CopyPlan) -> None:
     for handle in wrong_handles(plan.handle):
-        with pytest.raises(RuntimeError, match="ndd::again: plan is no handle of this library that is in use"):
+        with pytest.raises(RuntimeError, match="ndd::again: plan must be a handle that is in use"):
             torch.ops.ndd.again(handle, [VALUES], [], EAGER, 0)
-        with pytest.raises(RuntimeError, match="ndd::again: plan is no handle of this library that is in use"):
-            torch.ops.ndd.again_with(handle, VALUES, None, EAGER, 0, 0)
-    output, pending = torch.ops.ndd.again_with(plan.handle, VALUES, None, EAGER, 0, 0)
+        with pytest.raises(RuntimeError, match="ndd::again: plan must be a handle that is in use"):
+            torch.ops.ndd.again_with(handle, VALUES, None, EAGER, 0, 0, 0)
+    output, pending = torch.ops.ndd.again_with(plan.handle, VALUES, None, EAGER, 0, 0, 0)
     assert output.equal(VALUES)
     assert not pending
 
 
-def test_a_released_plan_is_no_plan() -> None:
-    made = CopyPlan()
-    made.release()
-    with pytest.raises(RuntimeError, match="plan is no handle"):
-        torch.ops.ndd.again_with(made.handle, VALUES, None, EAGER, 0, 0)
-    made.release()  # a second time ends nothing
+def test_released_plans_are_rejected() -> None:
+    copy = CopyPlan()
+    copy.release()
+    with pytest.raises(RuntimeError, match="plan must be a handle that is in use"):
+        torch.ops.ndd.again_with(copy.handle, VALUES, None, EAGER, 0, 0, 0)
+    copy.release()  # a second time ends nothing
 
 
 def test_repeated_calls_reject_wrong_reads(plan: CopyPlan) -> None:
     for handle in [*wrong_handles(plan.handle)[1:], plan.handle]:
-        with pytest.raises(RuntimeError, match="ndd::again: reads is no handle of this library that is in use"):
+        with pytest.raises(RuntimeError, match="ndd::again: reads must be a handle that is in use"):
             torch.ops.ndd.again(plan.handle, [VALUES], [handle, 0], EAGER, 0)
-        with pytest.raises(RuntimeError, match="ndd::again: reads is no handle of this library that is in use"):
-            torch.ops.ndd.again_with(plan.handle, VALUES, None, EAGER, handle, 0)
+        with pytest.raises(RuntimeError, match="ndd::again: reads must be a handle that is in use"):
+            torch.ops.ndd.again_with(plan.handle, VALUES, None, EAGER, handle, 0, 0)
     with pytest.raises(RuntimeError, match="pairs of a handle and a sample, got 1 numbers"):
         torch.ops.ndd.again(plan.handle, [VALUES], [0], EAGER, 0)
     for mode in (-1, 0, 4, 1 << 40):
         with pytest.raises(RuntimeError, match=f"there is no mode {mode}"):
-            torch.ops.ndd.again_with(plan.handle, VALUES, None, mode, 0, 0)
+            torch.ops.ndd.again_with(plan.handle, VALUES, None, mode, 0, 0, 0)
         with pytest.raises(RuntimeError, match=f"there is no mode {mode}"):
             torch.ops.ndd.again(plan.handle, [VALUES], [], mode, 0)
 
@@ -93,9 +93,9 @@ def test_repeated_calls_reject_samples_that_do_not_exist(plan: CopyPlan) -> None
         assert pending is not None
         for sample in (-4, -(1 << 63)):
             with pytest.raises(RuntimeError, match=f"reads has no sample {sample}"):
-                torch.ops.ndd.again_with(plan.handle, source.buffer, None, EAGER, pending.handle, sample)
+                torch.ops.ndd.again_with(plan.handle, source.buffer, None, EAGER, pending.handle, sample, 0)
         # One behind the last sample stands for all of them.
-        output, handle = torch.ops.ndd.again_with(plan.handle, source.buffer, None, EAGER, pending.handle, 1 << 62)
+        output, handle = torch.ops.ndd.again_with(plan.handle, source.buffer, None, EAGER, pending.handle, 1 << 62, 0)
         owner = native.own(handle, native.OF_CALL, 0)
         assert native.wait(handle) == 0
         assert output.equal(VALUES.flip(2))
@@ -107,7 +107,7 @@ def test_reads_reject_wrong_handles(function: str, plan: CopyPlan, tmp_path: Pat
     arguments = {"range_bytes": (None,), "record_output": (0,), "npy_bytes": ()}[function]
     request = read(tmp_path)
     for handle in [*wrong_handles(request._handle), plan.handle]:
-        with pytest.raises(RuntimeError, match=f"ndd::{function}: handle is no handle of this library that is in use"):
+        with pytest.raises(RuntimeError, match=f"ndd::{function}: handle must be a handle that is in use"):
             getattr(torch.ops.ndd, function)(handle, *arguments)
     request.wait()
     if function == "range_bytes":
