@@ -98,6 +98,12 @@ def test_settings_for_which_transformers_raises_are_refused(name: str, settings:
         from_processor(getattr(transformers, name)(**settings))
 
 
+def test_other_sizes_than_those_of_transformers_are_named() -> None:
+    expected, found = [np.zeros((3, 40, 60)), np.zeros((3, 61, 37))], ndd.tensor(np.zeros((2, 3, 61, 60)))
+    with pytest.raises(RuntimeError, match=r"ViT: pixel_values is .*\(2, 3, 61, 60\), in transformers .*\(3, 40, 60\), .*\(3, 61, 37\)"):
+        compare_outputs("ViT", {"pixel_values": expected}, {"pixel_values": found})
+
+
 def test_images_larger_than_the_padding_are_named() -> None:
     translated = from_processor(transformers.PI0ImageProcessor(do_resize=False))
     with pytest.raises(ValueError, match=r"sample 1 of \[300, 40\] pixels is larger than pad_size"):
@@ -114,9 +120,14 @@ def test_images_larger_than_the_padding_are_named() -> None:
         ("Idefics3ImageProcessor", {"do_rescale": False, "do_normalize": False}),
         ("Qwen2VLImageProcessorPil", {"do_rescale": False, "do_normalize": False}),
         ("DINOv3ViTImageProcessor", {"do_rescale": False, "do_normalize": False}),
+        ("DINOv3ViTImageProcessor", {"do_resize": False, "do_pad": True}),
+        ("ConvNextImageProcessor", {"do_resize": False, "do_pad": True}),
+        ("ConvNextImageProcessorPil", {"do_resize": False, "do_pad": True, "pad_size": {"height": 100, "width": 100}}),
+        ("ConvNextImageProcessor", {"do_pad": True, "pad_size": {"height": 400, "width": 400}}),
+        ("ViTImageProcessor", {"do_resize": False, "do_pad": True}),
     ],
 )
-def test_outputs_without_a_step_equal_transformers(name: str, settings: dict[str, Any]) -> None:
+def test_outputs_with_another_step_equal_transformers(name: str, settings: dict[str, Any]) -> None:
     assert compare_switched(name, settings) >= 2
 
 
@@ -136,4 +147,6 @@ def test_switched_settings_equal_transformers_or_are_refused(name: str) -> None:
         compared += compare_switched(name, {switch: not getattr(processor, switch, False)})
     for pair in itertools.combinations(STEPS, 2):
         compared += compare_switched(name, dict.fromkeys(pair, False))
+    # Images of their own sizes show whether they are padded.
+    compared += compare_switched(name, {"do_resize": False, "do_pad": True})
     assert compared > 20

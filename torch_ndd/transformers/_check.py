@@ -84,7 +84,8 @@ def compare_outputs(name: str, expected: Mapping[str, Any], found: Mapping[str, 
         raise RuntimeError(f"from_processor: {name} returns {sorted(expected)}, its translation {sorted(found)}: this version is not supported")
     for key in expected:
         theirs, ours = as_arrays(expected[key]), as_arrays(found[key])
-        if len(theirs) > 1 and isinstance(found[key], Tensor):  # tuples of numbers beside images that cannot be stacked
+        # Tuples of numbers beside images that cannot be stacked.
+        if isinstance(found[key], Tensor) and len({part.shape for part in theirs}) == 1 < len(theirs):
             theirs = [np.stack(theirs)]
         if [(part.shape, part.dtype) for part in theirs] != [(part.shape, part.dtype) for part in ours]:
             raise RuntimeError(

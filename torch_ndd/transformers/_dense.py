@@ -20,7 +20,7 @@ class Plain(Translation):
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         prepared = self.prepare(images)
-        return {"pixel_values": self.pad(prepared) if self.settings.pads else self.stack(prepared)}
+        return {"pixel_values": self.pad(prepared) if self.pads else self.stack(prepared)}
 
     def prepare(self, images: Batch, layout: str = "CHW") -> Batch:
         """Return images resized, cropped and normalized."""
@@ -31,6 +31,11 @@ class Plain(Translation):
     def crops(self) -> bool:
         """Whether images are cropped after the resize."""
         return self.settings.crops
+
+    @property
+    def pads(self) -> bool:
+        """Whether images are padded to one size."""
+        return self.settings.pads
 
     def pad(self, images: Batch) -> Tensor:
         """Return images padded to ``pad_size``, or to the largest."""
@@ -68,7 +73,7 @@ class Plain(Translation):
         return steps
 
     def describe_output(self) -> list[str]:
-        return [*super().describe_output(), *(["pad with zeros"] if self.settings.pads else [])]
+        return [*super().describe_output(), *(["pad with zeros"] if self.pads else [])]
 
 
 class RescaledFirst(Plain):
@@ -76,6 +81,10 @@ class RescaledFirst(Plain):
 
     # torchvision's resize of float32 is up to 4e-6 away from that of float64, before it is divided by the standard deviation; ours 2e-7.
     tolerance = 1e-4
+
+    @property
+    def pads(self) -> bool:
+        return False  # this class ignores do_pad
 
     def resize(self, images: Batch, size: Any) -> Batch:
         if self.dtype is torch.uint8:
@@ -103,6 +112,10 @@ class RescaledFirst(Plain):
 
 class ConvNext(Plain):
     """Below 384 pixels the shorter side is ``size / crop_pct`` and the center is cut out; from there on images are squeezed."""
+
+    @property
+    def pads(self) -> bool:
+        return False  # this class ignores do_pad
 
     def target_of(self, extents: torch.Tensor) -> Any:
         side = self.settings.size["shortest_edge"]

@@ -77,6 +77,10 @@ class PlainVideo(Video, _dense.Plain):
 
     output = "pixel_values_videos"
 
+    @property
+    def pads(self) -> bool:
+        return False  # videos of other sizes are returned in a list, whatever do_pad says
+
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         return {self.output: self.stack(self.prepare(images, "FCHW"))}
 
@@ -116,6 +120,10 @@ class SmolVlmVideo(PlainVideo):
         return False
 
     @property
+    def pads(self) -> bool:
+        return self.settings.pads
+
+    @property
     def tile(self) -> int:
         """Return the side of the squares."""
         return int(self.settings.sides("max_image_size")["longest_edge"])
@@ -135,7 +143,7 @@ class SmolVlmVideo(PlainVideo):
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         prepared = self.prepare(images, "FCHW")
-        if not self.settings.pads:
+        if not self.pads:
             return {self.output: self.stack(prepared)}
         values = _images.join_padded(prepared)
         frames, _, height, width = values.shape[1:]
