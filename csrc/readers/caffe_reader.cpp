@@ -243,7 +243,7 @@ NDD_EXPORT(release, void*, ndd_datums_start,
   auto request = std::make_shared<ndd::DatumRequest>(*static_cast<std::shared_ptr<ndd::OpenFiles>*>(files),
                                                      ndd::file_ranges(root, paths, offsets, numbers, begins, lengths, n), image != 0);
   ndd::start_reading(request);
-  return new ndd::ReadRequestPtr(std::move(request));
+  return ndd::handles<ndd::ReadRequestPtr>().make(std::move(request));
 }
 
 // The tensors of a sample: an image, a label of one of the types, with so many `classes`, `additional` ones, a box.
@@ -254,5 +254,5 @@ NDD_EXPORT(release, void*, ndd_tensors_start,
                                                        ndd::file_ranges(root, paths, offsets, numbers, begins, lengths, n),
                                                        ndd::TensorsWanted{image != 0, label_type, classes, additional, box != 0});
   ndd::start_reading(request);
-  return new ndd::ReadRequestPtr(std::move(request));
+  return ndd::handles<ndd::ReadRequestPtr>().make(std::move(request));
 }

@@ -47,8 +47,8 @@ struct ResampleJob {
     // Each output reads that many elements: a ratio out of a hostile header must not take hours or fill the memory with weights.
     constexpr double kMaxTaps = 1 << 20;
     if (const double most = kMaxTaps / static_cast<double>(2 * lobes); antialias && value > most)
-      fail("audio_resample: sample ", i, ": antialias is for in_rate / out_rate up to ", most, " with this quality, got ", value,
-           " (with scale or out_length the ratio of the lengths); pass a higher out_rate, a lower quality or antialias=False");
+      fail("audio_resample: sample ", i, ": antialias is for in_rate / out_rate up to ", static_cast<int64_t>(most), " with this quality, got ",
+           value, " (with scale or out_length the ratio of the lengths); pass a higher out_rate, a lower quality or antialias=False");
     return sinc_filter(value, length, lobes, antialias);
   }
 };
