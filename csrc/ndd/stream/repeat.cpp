@@ -189,15 +189,15 @@ Again run(const Plan& plan, const std::vector<Tensor>& tensors, std::vector<Depe
   return {out, static_cast<int64_t>(ndd_end())};
 }
 
-// `handle` is one that ndd_plan_made has returned; `given` is the number of samples of a call without inputs. Returns the output and the handle from
+// `handle` is one that ndd_plan_made has returned; `samples` is their number in a call without inputs. Returns the output and the handle from
 // ndd_end; no output if no plan matches the tensors.
-Again repeat(int64_t handle, const std::vector<Tensor>& tensors, std::vector<Dependency> reads, int64_t mode, int64_t given) {
+Again repeat(int64_t handle, const std::vector<Tensor>& tensors, std::vector<Dependency> reads, int64_t mode, int64_t samples) {
   const auto first = find_handle<PlanPtr>("ndd::again: plan", handle);
   for (const Plan* plan = first.get(); plan != nullptr; plan = plan->other.get()) {
     bool fits = tensors.size() == plan->tensors.size();
     if (fits && plan->sized >= 0) fits = tensors[static_cast<size_t>(plan->sized)].dim() > 0;
-    const int64_t rows = fits && plan->sized >= 0 ? tensors[static_cast<size_t>(plan->sized)].size(0) : given;
-    if (plan->rows != by_tensors) fits = fits && given > 0 && (plan->rows == any_given_rows || given == plan->output->shape[0]);
+    const int64_t rows = fits && plan->sized >= 0 ? tensors[static_cast<size_t>(plan->sized)].size(0) : samples;
+    if (plan->rows != by_tensors) fits = fits && samples > 0 && (plan->rows == any_given_rows || samples == plan->output->shape[0]);
     for (size_t k = 0; fits && k < tensors.size(); ++k) fits = plan->tensors[k].first.fits(tensors[k], plan->tensors[k].second, rows);
     if (fits) return run(*plan, tensors, std::move(reads), mode, rows);
   }
@@ -216,12 +216,12 @@ Dependency dependency(int64_t handle, int64_t sample) {
 }
 
 // `reads` holds pairs of a handle and a sample.
-Again again(int64_t handle, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode, int64_t given) {
+Again again(int64_t handle, const std::vector<Tensor>& tensors, const std::vector<int64_t>& reads, int64_t mode, int64_t samples) {
   check_mode(mode);
   if (reads.size() % 2 != 0) fail(Error::Value, "ndd::again: reads must be pairs of a handle and a sample, got ", reads.size(), " numbers");
   std::vector<Dependency> dependencies;
   for (size_t k = 0; k < reads.size(); k += 2) dependencies.push_back(dependency(reads[k], reads[k + 1]));
-  return repeat(handle, tensors, std::move(dependencies), mode, given);
+  return repeat(handle, tensors, std::move(dependencies), mode, samples);
 }
 
 // The common case without lists, which take 20 us with cold caches: one or two tensors, and at most one earlier call.

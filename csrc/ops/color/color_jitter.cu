@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(pixels::kThreads, pixels::kResident)
     const ByteRun& run = runs.data()[k];
     float mean = 0.0f;
     if (run.f.contrast < run.f.count) {
-      // Whole numbers, whose sum is exact: every lane gets the same one, in whatever order it adds.
+      // Integers: the sum is exact, so all lanes agree whatever the order of additions.
       double sum = parts[k * kParts + threadIdx.x % 32];
       for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, d);
       mean = static_cast<float>(sum / static_cast<double>(run.pixels > 0 ? run.pixels : 1));

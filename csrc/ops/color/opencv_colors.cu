@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(pixels::kThreads, kResident)
     const Run& run = runs.data()[k];
     double mean = 0.0;
     if (run.f.next_contrast(0) < run.f.count) {
-      // Whole numbers, whose sum is exact: every lane gets the same one, in whatever order it adds.
+      // Integers: the sum is exact, so all lanes agree whatever the order of additions.
       double sum = parts[k * kParts + threadIdx.x % 32];
       for (int d = 1; d < 32; d *= 2) sum += __shfl_xor_sync(0xFFFFFFFFu, sum, d);
       mean = sum / static_cast<double>(run.pixels > 0 ? run.pixels : 1);

@@ -19,7 +19,7 @@ from .tensor import Tensor, as_tensor, check_layout, new_tensor
 
 pack = kernel("pack")
 
-_SMALL_BYTES = 1 << 17
+_SMALL_BYTES = 1 << 17  # to copy them takes some 20 us, to queue the copy 70
 
 
 def is_array(data: Any) -> bool:
