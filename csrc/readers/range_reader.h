@@ -73,7 +73,7 @@ class CloseRanges {
 };
 
 // The phases of a ReadRequest: measure() opens files and checks ranges, allocate() lays out the batches, read() fills them.
-// Returns the request of a handle that a function of torch.ops was given, after it was read. Throws for other handles.
+// Returns the finished request behind a handle that a caller of torch.ops passed; throws for any other number.
 template <class Request>
 std::shared_ptr<Request> find_request(const char* argument, int64_t handle) {
   const auto request = find_handle<ReadRequestPtr>(argument, handle);

@@ -208,8 +208,8 @@ void decode(AudioFile& file, bool mix, double rate, double quality, Part part, T
   store(ready, out, part.count * channels);
 }
 
-// `opened` (N, Opened::columns) is what audio_shapes() found. Sounds that are no longer open are opened again; one that does not fit its output any more, because its
-// memory belongs to the caller and may have changed, is an error.
+// `opened` (N, Opened::columns) is what audio_shapes() found. Files that were closed since are opened again. The caller owns their memory and may have
+// changed it: a sound that no longer fits its output is an error.
 void decode_audio(const Tensor& input, const MaybeTensor& input_shapes, std::string op, bool are_places, const Tensor& parts, bool mix,
                   double quality, const Tensor& opened, const Tensor& out, const MaybeTensor& out_shapes) {
   const Samples files(input, input_shapes), sounds(out, out_shapes);

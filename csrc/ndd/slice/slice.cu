@@ -59,7 +59,7 @@ template <int unrolled, class Out, class Word, class Value>
 __device__ void write_words(Out* to, int count, int lane, Word word, Value value) {
   constexpr int kPer = kTogether<Out>;
   using Vector = AlignedVector<Out, kPer>;
-  // Elements in front of the first aligned vector, and behind the last whole one, are written one by one.
+  // The elements before the first aligned vector and after the last whole one are written one by one.
   const int before = static_cast<int>(reinterpret_cast<uintptr_t>(to) % sizeof(Vector) / sizeof(Out)), head = min((kPer - before) % kPer, count);
   const int words = (count - head) / kPer, single = count - words * kPer;
   auto* const vectors = reinterpret_cast<Vector*>(to + head);

@@ -256,7 +256,7 @@ void salt_and_pepper(const Tensor& input, const MaybeTensor& input_shapes, const
     if (channel_axis >= 0) {
       run.channels = in.shape(i)[channel_axis];
       for (int64_t d = channel_axis + 1; d < in.ndim(); ++d) run.inner *= in.shape(i)[d];
-      // Without elements there are no pixels, and nothing to divide by.
+      // An empty sample has no pixels, and its channels could be 0.
       run.outer = run.channels * run.inner > 0 ? in.volume(i) / (run.channels * run.inner) : 0;
     }
     run.salt = salt ? bits_of((*salt)(i), in.dtype()) : extreme_bits(1, in.dtype());
