@@ -172,6 +172,25 @@ def test_repeated_calls_equal_calls_without_plans(name: str, ragged: bool, monke
         assert counts[4] == counts[5] == []
 
 
+@pytest.mark.parametrize("mirror", [1, [1, 0, 1]], ids=["constant", "list"])
+def test_calls_that_cannot_be_repeated_leave_others_their_plans(mirror: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    performed = _count_performed(monkeypatch)
+
+    def resize(seed: int, size: Any) -> Any:
+        images = _images(np.random.default_rng(seed), 3, ragged=True)
+        return _values(ndd.resize_crop_mirror(images, size=size, crop=[4, 4], mirror=mirror))
+
+    for k in range(4):
+        resize(k, [[9, 8], [5, 6], [7, 7]])
+    for k in range(3):
+        resize(k, [9, 8])
+    performed.clear()
+    found = resize(4, [9, 8])
+    assert performed == []
+    with _without_plans():
+        assert found == resize(4, [9, 8])
+
+
 def test_plan_keeps_no_memory_of_the_program() -> None:
     images = _images(np.random.default_rng(0), 3, False)
 

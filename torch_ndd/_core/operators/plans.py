@@ -101,15 +101,13 @@ class _Calls:
     have numbers of its own there, which might have been drawn, unless it says by :attr:`Launch.redraw` how they are computed.
     """
 
-    __slots__ = ("_refused", "_repeatable", "_takes_rows", "op")
+    __slots__ = ("_repeatable", "_unrepeated", "op")
 
     def __init__(self, op: Operator) -> None:
         self.op, self._repeatable = op, op.repeatable
-        # Layouts of the first operand and names of arguments with which the shapes of ragged batches matter.
-        self._refused: set[tuple[str | None, ...]] = set()
-        self._takes_rows = True  # until the kernel has got something computed from numbers given for each sample
+        self._unrepeated: set[str] = set()  # arguments from whose values for each sample the kernel gets something that was computed
 
-    def _extend_key(self, key: list[Any], operands: Sequence[Batch], arguments: Mapping[str, Any]) -> Any:
+    def _extend_key(self, key: list[Any], operands: Sequence[Batch]) -> Any:
         """Return the key with what a call depends on besides values and the shapes of dense batches; None if the call cannot be repeated."""
         for operand in operands:
             values, shapes = operand.buffer, operand.ragged_shapes
@@ -120,7 +118,7 @@ class _Calls:
                 continue
             if any((other._layout or "").startswith("F") for other in operands[self.op.inputs :]):
                 return None  # the numbers of frames, which the ordinary call compares, change with each batch
-            if (self._refused and (operands[0]._layout, *arguments) in self._refused) or not shapes.numpy().all():
+            if not shapes.numpy().all():
                 return None
             key.append(operand.shared_extents)
         return tuple(key)
@@ -131,14 +129,13 @@ class _Calls:
         form: Any,
         operands: Sequence[Batch],
         names: Sequence[str],
-        arguments: Mapping[str, Any],
         result: Any,
         records: list[Record],
         given_rows: int = 0,
     ) -> None:
         """Compare a call with an earlier one, and store a plan if they agree. ``given_rows``: the number of samples of a call without operands."""
         if any(operand.ragged_shapes is not None for operand in operands) and not all(record.any_shape for record in records):
-            self._refused.add((operands[0]._layout, *arguments))
+            _forms[form] = _Seen.settled  # the shapes matter, and differ in each call
             return
         earlier = _forms.get(form)
         tensors, pattern = operand_tensors(operands), None
@@ -159,8 +156,8 @@ class _Calls:
                     store_plan(key, new)
                 return
         # Not worth converting lists to batches again, if calls with them cannot be repeated anyway.
-        if pattern is None and names:
-            self._takes_rows = False
+        if pattern is None:
+            self._unrepeated.update(names)
         # The second call of a form: keep what it has launched, to be compared with the third.
         if pattern is not None and earlier is _Seen.once:
             _forms[form] = pattern.without_large_tensors()
@@ -266,7 +263,7 @@ class OperatorCalls(_Calls):
                     count = len(sequence) if kind is list or kind is tuple else sequence.shape[0] if sequence.shape else None
                     for_samples = count == operands[0].batch_size
                 # A plan takes a batch, so that calls with other numbers are repeated too.
-                if for_samples and self._takes_rows and (rows := self._as_rows(name, argument, operands[0])) is not None:
+                if for_samples and name not in self._unrepeated and (rows := self._as_rows(name, argument, operands[0])) is not None:
                     arguments = {**arguments, name: rows}
                     operands.append(rows)
                     names.append(name)
@@ -282,7 +279,7 @@ class OperatorCalls(_Calls):
             if operands:  # which must have as many
                 key.append(given_rows)
                 given_rows = 0
-        call_key = self._extend_key(key, operands, arguments)
+        call_key = self._extend_key(key, operands)
         if call_key is None:
             return perform(op, inputs, arguments)
         words = None
@@ -302,7 +299,7 @@ class OperatorCalls(_Calls):
         # The words are passed on: the generator has moved already, and must move once for each call.
         result = perform(op, inputs, {**arguments}, words, records)
         if records is not None:
-            self._learn(call_key, form, operands, names, arguments, result, records, given_rows)
+            self._learn(call_key, form, operands, names, result, records, given_rows)
         return result
 
     def _as_rows(self, name: str, value: Any, first: Batch) -> Batch | None:
@@ -396,7 +393,7 @@ class BoundOperator(_Calls):
         given_rows = 0 if operands or batch_size is None or not 0 < batch_size <= native.MAX_SAMPLES else batch_size
         key = None
         if self._repeatable and device is None:
-            key = self._extend_key([self, len(inputs), 0 if given_rows else batch_size, *arguments], operands, arguments)
+            key = self._extend_key([self, len(inputs), 0 if given_rows else batch_size, *arguments], operands)
         if key is None:
             return perform_with_constants(op, self._constants, inputs, arguments, words, batch_size, device, None)
         plan = plans.get(key)
@@ -406,5 +403,5 @@ class BoundOperator(_Calls):
         records = _start_records(form, plan)
         result = perform_with_constants(op, self._constants, inputs, arguments, words, batch_size, None, records)
         if records is not None:
-            self._learn(key, form, operands, [*arguments], arguments, result, records, given_rows)
+            self._learn(key, form, operands, [*arguments], result, records, given_rows)
         return result
