@@ -14,7 +14,6 @@
 namespace ndd {
 namespace {
 
-constexpr int64_t kMaxOpenFiles = 64;        // files that stay open between measuring and reading
 constexpr int64_t kMaxHeaderBytes = 1 << 16;  // NumPy itself rejects headers of more than 10,000
 constexpr int64_t kFirstRead = 128;           // bytes; the size of most headers, which NumPy pads to a multiple of 64
 
@@ -84,8 +83,7 @@ class NpyRequest : public ReadRequest {
         fail("the file has ", opened->size(), " bytes, its array ends at byte ", end);
       }
       if (known_) known_->keep(file, header);
-      // Later parts are opened again by read(): a large batch must not exhaust the descriptors.
-      if (part < kMaxOpenFiles) opened_[k] = std::move(opened);
+      if (OpenFile::may_stay_open()) opened_[k] = std::move(opened);  // else read() opens it again
     }
     windows_[k] = npy_window(header, rois_[rois_.size() == 1 ? 0 : k]);
   }

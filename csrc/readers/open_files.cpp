@@ -2,10 +2,12 @@
 #include "readers/open_files.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <system_error>
 #include <utility>
@@ -15,8 +17,12 @@
 namespace ndd {
 namespace {
 
-// Per reader. The usual limit of a process is 1024 open files.
+// Per reader.
 constexpr size_t kMaxOpenFiles = 32;
+// In all readers. The usual limit of a process is 1024 open files.
+constexpr rlim_t kMaxKeptFiles = 4096;
+
+std::atomic<int64_t> open_files{0};
 
 [[noreturn]] void system_failure(int code) { fail(std::generic_category().message(code)); }
 
@@ -31,6 +37,7 @@ OpenFile::OpenFile(const std::string& path) {
   // With O_NONBLOCK, opening a pipe does not wait for its writer; for files it makes no difference.
   descriptor_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor_ < 0) system_failure(errno);
+  open_files.fetch_add(1, std::memory_order_relaxed);
   struct stat status;
   // Only regular files have a size and positions to read from.
   int code = fstat(descriptor_, &status) == 0 ? 0 : errno;
@@ -39,12 +46,23 @@ OpenFile::OpenFile(const std::string& path) {
     size_ = status.st_size;
     return;
   }
-  close(descriptor_);
+  close_descriptor();
   if (code != 0) system_failure(code);
   fail("not a regular file");
 }
 
-OpenFile::~OpenFile() { close(descriptor_); }
+OpenFile::~OpenFile() { close_descriptor(); }
+
+void OpenFile::close_descriptor() const {
+  close(descriptor_);
+  open_files.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool OpenFile::may_stay_open() {
+  rlimit limit;
+  const rlim_t most = getrlimit(RLIMIT_NOFILE, &limit) == 0 ? std::min(limit.rlim_cur / 2, kMaxKeptFiles) : 0;
+  return open_files.load(std::memory_order_relaxed) < static_cast<int64_t>(most);
+}
 
 int64_t OpenFile::read_some(char* out, int64_t begin, int64_t length) const {
   int64_t done = 0;
@@ -94,7 +112,7 @@ OpenFilePtr OpenFiles::get(int64_t number, const std::string& path) {
   std::lock_guard<ForkMutex> lock(kept_files_mutex());
   if (found() == files.end()) {
     files.emplace_back(number, opened);
-    if (files.size() > kMaxOpenFiles) {
+    if (files.size() > kMaxOpenFiles || !OpenFile::may_stay_open()) {
       surplus = files.front().second;
       files.erase(files.begin());
     }

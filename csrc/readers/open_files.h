@@ -24,6 +24,10 @@ class OpenFile {
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
 
+  // Whether a file may stay open until it is needed again: readers keep at most half of the files that the process may open, whatever the number of
+  // shards, sources and batches in preparation. A file that was closed is opened again.
+  static bool may_stay_open();
+
   int64_t size() const { return size_; }  // at the time of opening
   // Reads all of [begin, begin + length). Throws Error if the file ends earlier.
   void read(char* out, int64_t begin, int64_t length) const;
@@ -33,6 +37,8 @@ class OpenFile {
   bool read_scattered(const std::vector<iovec>& places, int64_t begin) const;
 
  private:
+  void close_descriptor() const;
+
   int descriptor_ = -1;
   int64_t size_ = 0;
 };

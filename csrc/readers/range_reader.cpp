@@ -20,8 +20,6 @@
 namespace ndd {
 namespace {
 
-// Files that stay open between measuring and reading; the others are opened twice.
-constexpr int64_t kMaxOpenFiles = 64;
 // Bytes; a cache line, and enough for numbers of any type.
 constexpr int64_t kAlignment = 64;
 // Parts of a file with gaps of up to so many bytes are read by one call, together with the gaps: an image and its label in a tar archive,
@@ -138,7 +136,7 @@ void RangeRequest::measure(int64_t k) {
   OpenFilePtr file = opened_[k] ? std::move(opened_[k]) : open(k);
   check_range(found, file->size());
   part = found;
-  if (files_ || k < kMaxOpenFiles) opened_[k] = std::move(file);
+  if (OpenFile::may_stay_open()) opened_[k] = std::move(file);
 }
 
 void RangeRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {
@@ -199,9 +197,22 @@ void RangeRequest::read_some(int64_t begin, int64_t end, Reasons& reasons) {
       ++count;
     }
     // A short read is not an error here: the parts are then read individually, which finds the one to blame.
-    if (count > 1 && opened_[lead] && run.read(*opened_[lead])) continue;
+    if (count > 1 && read_run(run, lead)) {
+      for (int64_t i = first; i < last; ++i) opened_[static_cast<size_t>(order_[i])].reset();
+      continue;
+    }
     // Alone, or after a short read.
     for (int64_t i = first; i < last; ++i) try_read(order_[i], reasons);
+  }
+}
+
+// Returns false if the file cannot be opened again, or one system call did not read everything.
+bool RangeRequest::read_run(const CloseRanges& run, size_t lead) const {
+  if (opened_[lead]) return run.read(*opened_[lead]);
+  try {
+    return run.read(*open(static_cast<int64_t>(lead)));
+  } catch (const std::exception&) {
+    return false;
   }
 }
 

@@ -104,6 +104,7 @@ class RangeRequest : public ReadRequest {
 
  private:
   OpenFilePtr open(int64_t part) const;
+  bool read_run(const CloseRanges& run, size_t lead) const;
 
   const std::shared_ptr<OpenFiles> files_;  // null: each file is opened for one part only
   FileRanges ranges_;

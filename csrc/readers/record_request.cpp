@@ -7,27 +7,13 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
-#include <unordered_set>
 
 namespace ndd {
-
-namespace {
-
-// Files that stay open between measuring and reading. A batch of more, of a shuffled data set of many files, opens them twice.
-constexpr size_t kMaxOpenFiles = 64;
-
-size_t count_files(const std::vector<FileRange>& parts) {
-  std::unordered_set<int64_t> files;
-  for (const FileRange& part : parts) files.insert(part.file);
-  return files.size();
-}
-
-}  // namespace
 
 RecordRequest::RecordRequest(std::shared_ptr<OpenFiles> files, FileRanges ranges, int64_t outputs)
     : ReadRequest(static_cast<int64_t>(ranges.parts.size())), files_(std::move(files)), ranges_(std::move(ranges)),
       samples_(ranges_.parts.size(), std::vector<RecordPart>(static_cast<size_t>(outputs))), outputs_(static_cast<size_t>(outputs)),
-      opened_(ranges_.parts.size()), keeps_open_(count_files(ranges_.parts) <= kMaxOpenFiles) {}
+      opened_(ranges_.parts.size()) {}
 
 void RecordRequest::measure(int64_t sample) {
   OpenFilePtr& file = opened_[sample];
@@ -44,8 +30,8 @@ void RecordRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {
     // Neighbors in a container share the open file without a look-up under the lock.
     if (k > begin && ranges_.path_of[k] == ranges_.path_of[k - 1]) opened_[k] = opened_[k - 1];
     ReadRequest::measure_some(k, k + 1, reasons);
+    if (!OpenFile::may_stay_open()) opened_[k] = nullptr;  // read() opens it again
   }
-  if (!keeps_open_) std::fill(opened_.begin() + begin, opened_.begin() + end, nullptr);
 }
 
 void RecordRequest::allocate() {

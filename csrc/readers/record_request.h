@@ -106,7 +106,6 @@ class RecordRequest : public ReadRequest {
   std::vector<std::vector<RecordPart>> samples_;
   std::vector<Output> outputs_;
   std::vector<OpenFilePtr> opened_;  // by sample
-  const bool keeps_open_;
   std::vector<int64_t> order_;       // samples in the order of their files and offsets
 };
 

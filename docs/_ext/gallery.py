@@ -12,12 +12,12 @@ from sphinx.util.docutils import SphinxDirective
 
 
 class Picture(SphinxDirective):
-    """Show the code of an example above its picture and its output."""
+    """Show the code of an example above its picture and its output; with ``summary``, folded under this text, where the code only draws."""
 
     required_arguments = 1
     has_content = True
     option_spec: ClassVar[dict[str, Any]] = dict.fromkeys(
-        ("show", "before", "boxes", "before_boxes", "masks", "before_masks", "rate", "columns", "labels"), directives.unchanged
+        ("show", "before", "boxes", "before_boxes", "masks", "before_masks", "rate", "columns", "labels", "summary"), directives.unchanged
     )
 
     def run(self) -> list[nodes.Node]:
@@ -29,7 +29,10 @@ class Picture(SphinxDirective):
         out.append(target)
         block = nodes.literal_block(code, code, classes=["example"])
         block["language"] = "python"
-        out.append(block)
+        summary = self.options.get("summary")
+        folded = [nodes.raw("", f"<details><summary>{summary}</summary>", format="html"), block, nodes.raw("", "</details>", format="html")]
+        if not summary:
+            out.append(block)
         if printed:
             shown = nodes.literal_block(printed, printed, classes=["printed"])
             shown["language"] = "text"
@@ -40,10 +43,10 @@ class Picture(SphinxDirective):
             folder.mkdir(parents=True, exist_ok=True)
             file = folder / f"{name}-{digest}.png"
             picture.save(file)
-            image = nodes.image(uri=f"/_build/pictures/{file.name}", alt=f"What the code above makes with {name}", classes=["picture"])
+            image = nodes.image(uri=f"/_build/pictures/{file.name}", alt=f"What the code makes with {name}", classes=["picture"])
             image["candidates"] = {"*": image["uri"]}
             out.append(image)
-        return out
+        return [*out, *folded] if summary else out
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -3,11 +3,13 @@
 
 import gc
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-from readers._files import write_tar
+from readers._files import ints, write_tar, write_tfrecord
 
 import torch_ndd as ndd
 from torch_ndd.readers._ranges.ranges import Ranges, pack_paths
@@ -83,3 +85,31 @@ def test_all_bad_samples_of_a_batch_are_reported_at_once(tmp_path: Path) -> None
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(RuntimeError, match="not a regular file"):
         next(ndd.readers.File(files=[tmp_path / "pipe"]).next_epoch())
+
+
+_MANY_FILES = """
+import resource, sys
+import torch_ndd as ndd
+
+folder = sys.argv[1]
+paths = [f"{folder}/{k:03}" for k in range(200)]
+readers = {
+    "one reader": ndd.readers.Webdataset(paths=[f"{path}.tar" for path in paths], ext=["txt", "cls"], random_shuffle=True, initial_fill=1000),
+    "records": ndd.readers.TFRecord(path=[f"{path}.tfrecord" for path in paths], features={"n": ndd.tfrecord.FixedLenFeature([1], ndd.tfrecord.int64, 0)}),
+    "arrays": ndd.readers.Numpy(files=[f"{path}.npy" for path in paths]),
+    "sources": ndd.readers.Mix({path: ndd.readers.Webdataset(paths=[f"{path}.tar"], ext=["txt", "cls"]) for path in paths}),
+}
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+for name, reader in readers.items():
+    for batch_size in (512, 16):
+        count = sum(len(batch["n"] if name == "records" else batch[0]) for batch in ndd.DataLoader(reader, batch_size=batch_size))
+        assert count == (200 if name in ("records", "arrays") else 600), (name, count)
+"""
+
+
+def test_batches_of_more_files_than_may_be_open(tmp_path: Path) -> None:
+    for k in range(200):
+        write_tar(tmp_path / f"{k:03}.tar", [(f"{i}.{kind}", b"1") for i in range(3) for kind in ("txt", "cls")])
+        np.save(tmp_path / f"{k:03}.npy", np.arange(3))
+        write_tfrecord(tmp_path / f"{k:03}.tfrecord", [{"n": ints([k])}])
+    subprocess.run([sys.executable, "-c", _MANY_FILES, str(tmp_path)], check=True, timeout=300)
