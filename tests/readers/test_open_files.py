@@ -93,9 +93,10 @@ import torch_ndd as ndd
 
 folder = sys.argv[1]
 paths = [f"{folder}/{k:03}" for k in range(200)]
+features = {"n": ndd.tfrecord.FixedLenFeature([1], ndd.tfrecord.int64, 0)}
 readers = {
     "one reader": ndd.readers.Webdataset(paths=[f"{path}.tar" for path in paths], ext=["txt", "cls"], random_shuffle=True, initial_fill=1000),
-    "records": ndd.readers.TFRecord(path=[f"{path}.tfrecord" for path in paths], features={"n": ndd.tfrecord.FixedLenFeature([1], ndd.tfrecord.int64, 0)}),
+    "records": ndd.readers.TFRecord(path=[f"{path}.tfrecord" for path in paths], features=features),
     "arrays": ndd.readers.Numpy(files=[f"{path}.npy" for path in paths]),
     "sources": ndd.readers.Mix({path: ndd.readers.Webdataset(paths=[f"{path}.tar"], ext=["txt", "cls"]) for path in paths}),
 }
