@@ -222,6 +222,8 @@ def test_pages_fit_their_width(browser: str, site: Path, tmp_path: Path) -> None
         cut: [...d.querySelectorAll("article *")].filter(e => e.clientWidth && e.scrollWidth > e.clientWidth + 1
             && (getComputedStyle(e).overflowX != "visible" || e.matches("h1, h2, h3"))).concat([...d.querySelectorAll(".prev-next-area p")].filter(
             e => e.scrollWidth > e.clientWidth + 1 || e.getBoundingClientRect().right > e.closest("a").getBoundingClientRect().right + 1
+            )).concat([...d.querySelectorAll("article code")].filter(  // inline, without a width of its own
+                e => e.getBoundingClientRect().right > d.documentElement.clientWidth + 1
             )).map(e => e.tagName + ": " + e.innerText.slice(0, 60)),
         pictures: [...d.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src),
         text: parseFloat(getComputedStyle(d.querySelector("article p, article td, article dd") || d.body).fontSize)}"""
