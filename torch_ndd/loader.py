@@ -33,7 +33,7 @@ from ._show import _timeline
 from ._structures import add_paths, add_plan, as_torch, count_bytes, map_leaves, move_leaf, pin, sources_of
 from .batches import Batches
 from .batches._source import BatchSource, Plan, Planned
-from .distributed import has_process_group
+from .distributed import has_process_group, warn_of_equal_ranks
 from .readers import Reader
 from .readers._sources.choice import OfTorch, reader_of
 from .readers._sources.streams import Stream
@@ -133,7 +133,7 @@ class DataLoader:
         seed: Seed of the random operators in ``fn``; by default drawn from the calling thread's generator (``random.set_seed``). Ranks of
             distributed training, which must agree, take 0 unless ``random.set_seed`` was called.
         prefetch_bytes: Prepare no further batch while the waiting ones have this size in total.
-        shuffle: Deliver the samples of a data set in random order.
+        shuffle: Deliver the samples of a data set in random order. Under ``torch.distributed`` without ``num_shards``, a warning: all ranks read all.
         sampler, collate_fn, num_workers, multiprocessing_context: Of data sets, see :class:`readers.Dataset`.
         pin_memory: Put tensors in host memory into pinned memory, where there is a GPU.
         persistent_workers: Of data sets with ``multiprocessing_context``: keep the processes for the next epoch, with their copies of the data set.
@@ -194,10 +194,12 @@ class DataLoader:
         batch_size = None if batch_size is None else whole(1, MAX_SAMPLES)(batch_size, "DataLoader: batch_size")
         seed = None if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
         torch_arguments = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed, persistent_workers)
-        # With batches by cost the loader divides units among ranks, so these options are not the reader's.
+        # With batches by cost the loader divides units among ranks.
         shard = {name: options.pop(name) for name in ("shard_id", "num_shards") if name in options} if batches is not None else {}
         self.reader: Reader | Stream | BatchSource
         self.reader, self._before = reader_of(reader, torch_arguments, options)
+        if shuffle and sampler is None and not {"shard_id", "num_shards"} & {*options, *shard}:
+            warn_of_equal_ranks()
         if batches is not None:
             for name, other in (("batch_size", batch_size is not None), ("drop_last", drop_last)):
                 if other:
@@ -528,14 +530,12 @@ class _Loop(Iterator[Any]):
         watch.note_request()
         if self._since:
             loader._balance.note_batch(time.perf_counter() - self._since, self._took)
-        # The first batch: begin to prepare ahead.
         if loader.prefetch and not waiting:
             self._submit(loader, prepare)
         try:
             prepared = self._wait_for(waiting.popleft(), watch) if waiting else loader._prepare_here(prepare)
         except CancelledError:  # another thread began a loop
             prepared = None
-        # The epoch is over.
         if prepared is None:
             raise self._stop(loader)
         after, result, error, size, self._took = prepared
