@@ -3,6 +3,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -28,6 +29,17 @@ class Shard(TypedDict):
 def has_process_group() -> bool:
     """Return whether this process has joined the others of a distributed training."""
     return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def warn_of_equal_ranks() -> None:
+    """Warn, in a training of several processes, that each of them reads all samples."""
+    if has_process_group() and torch.distributed.get_world_size() > 1:
+        warnings.warn(
+            f"DataLoader: shuffle=True without num_shards: each of the {torch.distributed.get_world_size()} processes of torch.distributed reads all "
+            "samples; divide them with **ndd.distributed.shard(), or give num_shards=1 if all should read the same",
+            UserWarning,
+            stacklevel=3,
+        )
 
 
 def shard(mesh: "DeviceMesh | None" = None) -> Shard:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """``DataLoader``: batches for training, prepared ahead of the model."""
 
-import inspect
 import os
+import threading
+import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future
 from contextlib import nullcontext
 from functools import cached_property, partial
@@ -23,19 +24,21 @@ from ._core.context.states import anything, check_state, equal, keys, whole
 from ._core.native import MAX_SAMPLES
 from ._core.process.fork_locks import new_lock
 from ._core.process.workers import Workers
+from ._core.suggestions import accepts
 from ._core.values.html import image, table
 from ._core.work.diagnosis import Span, Stats, Stopwatch
 from ._core.work.sources import name_in_batch
+from ._hand_over import HandOver
 from ._show import _timeline
 from ._structures import add_paths, add_plan, as_torch, count_bytes, map_leaves, move_leaf, pin, sources_of
 from .batches import Batches
 from .batches._source import BatchSource, Plan, Planned
-from .distributed import has_process_group
+from .distributed import has_process_group, warn_of_equal_ranks
 from .readers import Reader
 from .readers._sources.choice import OfTorch, reader_of
 from .readers._sources.streams import Stream
 from .readers._summary import brief
-from .readers.dataset import Collated, Dataset
+from .readers.dataset import Collated
 from .readers.dataset._items import Items, count_of
 from .readers.dataset._worker_processes import Context
 
@@ -59,6 +62,7 @@ class _Prepared(NamedTuple):
     result: Any
     error: BaseException | None
     bytes: int
+    seconds: float  # of its preparation
 
 
 class Diagnosis(str):
@@ -99,9 +103,10 @@ class DataLoader:
     """Run ``fn`` on the batches of a reader some batches ahead, and yield its results as torch tensors.
 
     It replaces ``torch.utils.data.DataLoader`` without worker processes: a thread calls ``fn``, whose operators only queue work for native threads
-    (or CUDA streams), which run it while the model runs. Each loop over the loader is one epoch with each sample once. A loop begins with its first
-    batch: an unused iterator changes nothing. It may be left at any time; the next one begins the next epoch. Loops at the same time need a
-    loader each; threads may share one loop. What changes in a data set between epochs, also its length, is seen by the next one.
+    (or CUDA streams), which run it while the model runs. The program's thread itself reads items of a data
+    set that take less than handing them over. Each loop over the loader is one epoch with each sample once. A loop begins with its first batch: an
+    unused iterator changes nothing. It may be left at any time; the next one begins the next epoch. Loops at the same time need a loader each;
+    threads may share one loop. What changes in a data set between epochs, also its length, is seen by the next one.
 
     Random operators in ``fn`` draw numbers that depend only on ``seed`` and the position of the batch in the run, not on other draws or on how far
     ahead ``fn`` runs.
@@ -128,7 +133,7 @@ class DataLoader:
         seed: Seed of the random operators in ``fn``; by default drawn from the calling thread's generator (``random.set_seed``). Ranks of
             distributed training, which must agree, take 0 unless ``random.set_seed`` was called.
         prefetch_bytes: Prepare no further batch while the waiting ones have this size in total.
-        shuffle: Deliver the samples of a data set in random order.
+        shuffle: Deliver the samples of a data set in random order. Under ``torch.distributed`` without ``num_shards``, a warning: all ranks read all.
         sampler, collate_fn, num_workers, multiprocessing_context: Of data sets, see :class:`readers.Dataset`.
         pin_memory: Put tensors in host memory into pinned memory, where there is a GPU.
         persistent_workers: Of data sets with ``multiprocessing_context``: keep the processes for the next epoch, with their copies of the data set.
@@ -189,10 +194,12 @@ class DataLoader:
         batch_size = None if batch_size is None else whole(1, MAX_SAMPLES)(batch_size, "DataLoader: batch_size")
         seed = None if seed is None else whole(-(2**63), 2**64 - 1)(seed, "DataLoader: seed")
         torch_arguments = OfTorch(shuffle, sampler, num_workers, collate_fn, multiprocessing_context, seed, persistent_workers)
-        # With batches by cost the loader divides units among ranks, so these options are not the reader's.
+        # With batches by cost the loader divides units among ranks.
         shard = {name: options.pop(name) for name in ("shard_id", "num_shards") if name in options} if batches is not None else {}
         self.reader: Reader | Stream | BatchSource
         self.reader, self._before = reader_of(reader, torch_arguments, options)
+        if shuffle and sampler is None and not {"shard_id", "num_shards"} & {*options, *shard}:
+            warn_of_equal_ranks()
         if batches is not None:
             for name, other in (("batch_size", batch_size is not None), ("drop_last", drop_last)):
                 if other:
@@ -205,8 +212,6 @@ class DataLoader:
         """The source as passed to the constructor."""
         self.fn, self.prefetch, self.device, self.drop_last = fn, prefetch, device, drop_last
         self.pin_memory, self.return_paths = pin_memory, return_paths
-        if isinstance(self.reader, Dataset):
-            self.reader.in_background = prefetch > 0
         self.batch_size = self.reader.max_batch_size if batch_size is None else batch_size
         if self.batch_size is None and batches is None:
             raise ValueError("DataLoader: batch_size must be given, here or as the reader's max_batch_size")
@@ -219,7 +224,9 @@ class DataLoader:
         # fn runs on a thread of its own: with cold caches its calls take 2 ms for 64 images, 6 % of a 30 ms step of the model.
         self._executor: Workers | None = None
         self._process = 0
-        self._preparing = new_lock()  # held by the thread while it prepares a batch
+        self._preparing = new_lock()  # held by a thread while it prepares a batch
+        self._preparer = 0  # that thread
+        self._balance = HandOver()
 
     def __iter__(self) -> Iterator[Any]:
         return _Loop(self)
@@ -243,14 +250,14 @@ class DataLoader:
         return self.reader.parse_state(state)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_loop": None, "_executor": None, "_process": 0, "_preparing": None}
+        return {**self.__dict__, "_loop": None, "_executor": None, "_process": 0, "_preparing": None, "_preparer": 0, "_balance": HandOver()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _preparing=new_lock())
 
     def _end_loop(self, wait: bool = True) -> None:
         """End the latest loop; on return nothing is being read or prepared for it, unless ``wait`` is False."""
-        if self._executor is not None and self._executor.works_here():
+        if self._preparer == threading.get_ident():
             raise RuntimeError("DataLoader: fn cannot move the loader that calls it; it would wait for its own batch")
         loop = None if self._loop is None else self._loop()
         self._loop = None  # _prepare_next drops the places of a loop that is not the latest
@@ -271,19 +278,36 @@ class DataLoader:
             # The loop was left before its batch was begun.
             if not place.set_running_or_notify_cancel():
                 return
+            self._preparer = threading.get_ident()
             try:
                 place.set_result(prepare() if self._loop is loop and loop() is not None else None)
             except BaseException as error:  # SystemExit of fn, for example
                 place.set_exception(error)
+            finally:
+                self._preparer = 0
 
-    def _prepare(self, batches: Iterator[Any], mode: EvalMode, caller: EvalContext) -> _Prepared | None:
-        """Return the next batch, None at the end. Runs on a thread of the loader, in the caller's mode, device and thread pool."""
-        reader, watch, outputs = self.reader, self._watch, None
+    def _prepare_here(self, prepare: Callable[[], "_Prepared | None"]) -> "_Prepared | None":
+        """Return the result of ``prepare`` on the program's thread."""
+        with self._preparing, self._watch.waiting():
+            self._preparer = threading.get_ident()
+            try:
+                return prepare()
+            finally:
+                self._preparer = 0
+
+    def _prepare(self, batches: Iterator[Any], mode: EvalMode, caller: EvalContext, context: EvalContext | None) -> _Prepared | None:
+        """Return the next batch, None at the end. Runs on a thread of the loader or, for quick items, of the program.
+
+        In the caller's mode, and in a context with its device and thread pool, which is the same for all batches without a GPU.
+        """
+        reader, watch, outputs, begin = self.reader, self._watch, None, time.perf_counter()
         try:
-            # One stream for all batches: torch's allocator keeps the memory of each stream apart.
-            stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
-            context = EvalContext(thread_pool=caller.own_pool, device_id=caller.device_id, cuda_stream=stream)
-            generator, (epoch, _) = self._generator(), self.reader.locate_next_batch()
+            if context is None:
+                # One stream for all batches: torch's allocator keeps the memory of each stream apart.
+                stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
+                context = EvalContext(thread_pool=caller.own_pool, device_id=caller.device_id, cuda_stream=stream)
+            epoch, place = reader.locate_next_batch()
+            generator = self._generator(epoch, place)
             with watch.reading(), mode, context, using_rng(generator, of_batch=True):  # a mix calls the functions of its sources
                 outputs = next(batches, None)
             if outputs is None:
@@ -293,38 +317,47 @@ class DataLoader:
                 outputs, plan = outputs
             samples = outputs.samples if isinstance(outputs, Collated) else count_of(outputs)
             if self.drop_last and reader.is_incomplete(samples, self.batch_size or 1):
-                return self._prepare(batches, mode, caller)  # which ends the reader's epoch
+                return self._prepare(batches, mode, caller, context)  # which ends the reader's epoch
             # The state after this batch, taken on the thread that reads: the reader itself is ahead of the program.
             after = reader.state_dict()
             watch.samples += samples
             watch.note_sources(epoch, sources_of(outputs))
-            with watch.calling(), mode, context, using_rng(generator, of_batch=True):
-                # Without functions the user gets the containers of torch's default_collate.
-                plain = self._before is None and self.fn is None
-                result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and plain) else outputs
-                if self._before is not None:
-                    result = self._call("collate_fn", self._before, result, None)
-                if plan is not None:
-                    result = add_plan(result, outputs, plan)
-                if self.fn is not None:
-                    result = self._call("fn", self.fn, result, plan)
-                if result is None or isinstance(result, GeneratorType | CoroutineType):
-                    what = "collate_fn" if self.fn is None else f"fn ({getattr(self.fn, '__qualname__', self.fn)})"
-                    raise TypeError(f"DataLoader: {what} must return the batch, got {result!r}; is a return statement missing?")
-                if self.return_paths:
-                    result = add_paths(result, outputs)
-                if self.device is not None:
-                    result = map_leaves(partial(move_leaf, device=self.device), result)
+            # Without functions the user gets the containers of torch's default_collate.
+            plain = self._before is None and self.fn is None
+            result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and plain) else outputs
+            if plain and plan is None and not self.return_paths and self.device is None:  # entering the contexts takes 10 us
+                self._check_result(result)
+            else:
+                with watch.calling(), mode, context, using_rng(generator, of_batch=True):
+                    result = self._complete(result, outputs, plan)
             sizes: list[int] = []
             map_leaves(lambda leaf: sizes.append(count_bytes(leaf)), result)
-            return _Prepared(after, result, None, sum(sizes))
+            return _Prepared(after, result, None, sum(sizes), time.perf_counter() - begin)
         except StopIteration as error:  # would silently end the user's loop
             failed = RuntimeError("DataLoader: fn raised StopIteration")
             failed.__cause__ = error
-            return _Prepared({}, None, failed, 0)
+            return _Prepared({}, None, failed, 0, 0.0)
         except Exception as error:
             name_in_batch(error, () if outputs is None else sources_of(outputs))
-            return _Prepared({}, None, error, 0)
+            return _Prepared({}, None, error, 0, 0.0)
+
+    def _complete(self, result: Any, outputs: Any, plan: Plan | None) -> Any:
+        """Return the batch as the program gets it, from the outputs of the reader."""
+        if self._before is not None:
+            result = self._call("collate_fn", self._before, result, None)
+        if plan is not None:
+            result = add_plan(result, outputs, plan)
+        if self.fn is not None:
+            result = self._call("fn", self.fn, result, plan)
+        self._check_result(result)
+        if self.return_paths:
+            result = add_paths(result, outputs)
+        return result if self.device is None else map_leaves(partial(move_leaf, device=self.device), result)
+
+    def _check_result(self, result: Any) -> None:
+        if result is None or isinstance(result, GeneratorType | CoroutineType):
+            what = "collate_fn" if self.fn is None else f"fn ({getattr(self.fn, '__qualname__', self.fn)})"
+            raise TypeError(f"DataLoader: {what} must return the batch, got {result!r}; is a return statement missing?")
 
     def _call(self, role: str, function: Callable[..., Any], outputs: Any, plan: Plan | None) -> Any:
         """Call a function of the user; one that takes other arguments is told what it gets."""
@@ -333,7 +366,7 @@ class DataLoader:
             return function(*arguments)
         except TypeError as error:
             # An error of the function itself is left alone.
-            if _takes(function, arguments):
+            if accepts(function, arguments):
                 raise
             if isinstance(outputs, Mapping):
                 what = f"one argument, a dict with the keys {', '.join(map(repr, outputs))}"
@@ -342,9 +375,8 @@ class DataLoader:
                 what = f"{count} output{'' if count == 1 else 's'} of {brief(self.dataset)}{'' if plan is None else ', and the plan of the batch'}"
             raise TypeError(f"DataLoader: {role} is called with {what}, but {error}") from None
 
-    def _generator(self) -> RNG:
-        """Return the random generator of the next batch: a separate part of one sequence for each."""
-        epoch, place = self.reader.locate_next_batch()
+    def _generator(self, epoch: int, place: int) -> RNG:
+        """Return the random generator of a batch: a separate part of one sequence for each."""
         generator = RNG(self._seed)
         # Batches are far apart in the sequence, so that their draws never overlap.
         generator.advance(((epoch << 48) + place) * _WORDS_OF_A_BATCH)
@@ -449,11 +481,13 @@ class _Loop(Iterator[Any]):
         self._loader: DataLoader | None = loader  # None when the loop is over
         self._caller = EvalMode.current(), EvalContext.current()
         self._prepare: Callable[[], _Prepared | None] | None = None  # until it has begun
-        self._waiting: deque[Future[_Prepared | None]] = deque()
+        self._waiting: deque[Future[_Prepared | None] | _Prepared | None] = deque()  # None: the end
         self._places: deque[Future[_Prepared | None]] = deque()  # the unresolved ones, one per submitted call
         self._process = 0  # the process that began it
         self._turn = new_lock()  # threads may share a loop
         self._replaced = False  # by a later loop
+        self._since = 0.0  # when the program went on with the latest batch
+        self._took = 0.0  # seconds of its preparation
 
     def __next__(self) -> Any:
         with self._turn:
@@ -471,7 +505,9 @@ class _Loop(Iterator[Any]):
     def _begin(self, loader: DataLoader) -> Callable[[], _Prepared | None]:
         """Begin the loop unless it has begun, and return the function that prepares its next batch."""
         if self._prepare is None:
-            self._prepare, self._process = partial(loader._prepare, loader._begin(self), *self._caller), os.getpid()
+            mode, caller = self._caller
+            context = EvalContext(thread_pool=caller.own_pool) if caller.device_id is None else None
+            self._prepare, self._process = partial(loader._prepare, loader._begin(self), mode, caller, context), os.getpid()
         return self._prepare
 
     def _stop(self, loader: DataLoader) -> StopIteration | RuntimeError:
@@ -492,23 +528,23 @@ class _Loop(Iterator[Any]):
         if not self._is_latest(loader):
             raise self._stop(loader)
         watch.note_request()
-        # The first batch: begin to prepare ahead.
+        if self._since:
+            loader._balance.note_batch(time.perf_counter() - self._since, self._took)
         if loader.prefetch and not waiting:
-            self._submit(loader)
+            self._submit(loader, prepare)
         try:
-            with watch.waiting():
-                prepared = waiting.popleft().result() if waiting else prepare()
+            prepared = self._wait_for(waiting.popleft(), watch) if waiting else loader._prepare_here(prepare)
         except CancelledError:  # another thread began a loop
             prepared = None
-        # The epoch is over.
         if prepared is None:
             raise self._stop(loader)
-        after, result, error, size = prepared
+        after, result, error, size, self._took = prepared
         if error is not None:
             raise error
         # Submit the next batches before waiting for this one. Their size is known once fn has run.
-        while len(waiting) < loader.prefetch and (not waiting or size * len(waiting) < loader.prefetch_bytes):
-            self._submit(loader)
+        while len(waiting) < loader.prefetch and (not waiting or size * len(waiting) < loader.prefetch_bytes) and self._submit(loader, prepare):
+            pass
+        self._since = time.perf_counter()
         with watch.waiting():
             result = map_leaves(as_torch, result)
             if loader.pin_memory and torch.cuda.is_available():
@@ -517,13 +553,28 @@ class _Loop(Iterator[Any]):
         watch.note_batch(size)
         return result
 
-    def _submit(self, loader: DataLoader) -> None:
-        place: Future[_Prepared | None] = Future()
-        # The thread fulfills places in their order, whichever of the calls it runs.
-        self._places.append(place)
-        self._waiting.append(place)
-        call = loader._thread().submit(loader._prepare_next, weakref.ref(self), self._places, self._begin(loader))
-        call.add_done_callback(partial(_cancel_too, place))
+    @staticmethod
+    def _wait_for(entry: "Future[_Prepared | None] | _Prepared | None", watch: Stopwatch) -> _Prepared | None:
+        if not isinstance(entry, Future):
+            return entry
+        with watch.waiting():
+            return entry.result()
+
+    def _submit(self, loader: DataLoader, prepare: Callable[[], _Prepared | None]) -> bool:
+        """Have a batch prepared, or prepare it. Return False if there is none to wait for: the thread must first end what it has begun."""
+        if not loader._balance.suggests_here(loader.fn, loader.reader):
+            place: Future[_Prepared | None] = Future()
+            # The thread fulfills places in their order, whichever of the calls it runs.
+            self._places.append(place)
+            self._waiting.append(place)
+            call = loader._thread().submit(loader._prepare_next, weakref.ref(self), self._places, prepare)
+            call.add_done_callback(partial(_cancel_too, place))
+            return True
+        if self._places:
+            return False
+        prepared = loader._prepare_here(prepare)
+        self._waiting.append(prepared)
+        return prepared is not None
 
     def close(self) -> None:
         """End the loop; on return nothing is being prepared for it."""
@@ -536,8 +587,9 @@ class _Loop(Iterator[Any]):
             loader._end_loop(wait)
 
     def _discard(self) -> None:
-        for future in self._waiting:
-            future.cancel()
+        for entry in self._waiting:
+            if isinstance(entry, Future):
+                entry.cancel()
         self._waiting.clear()
 
 
@@ -545,13 +597,3 @@ def _cancel_too(place: Future[Any], call: Future[Any]) -> None:
     """Cancel the place of a call that the end of the program cancelled, so that no consumer waits for it forever."""
     if call.cancelled():
         place.cancel()
-
-
-def _takes(function: Callable[..., Any], arguments: Sequence[Any]) -> bool:
-    try:
-        inspect.signature(function).bind(*arguments)
-    except TypeError:
-        return False
-    except ValueError:  # a function in C without a signature
-        pass
-    return True

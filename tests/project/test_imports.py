@@ -29,7 +29,7 @@ LAYERS = (
     ("ops",),
     ("augment", "decoders", "extension", "math", "noise", "random", "reductions", "segmentation", "testing", "transforms"),
     ("_doctor", "pack", "readers", "_show._timeline"),
-    ("_structures", "batches", "distributed", "experimental", "index", "pytorch", "sizes", "transformers"),
+    ("_hand_over", "_structures", "batches", "distributed", "experimental", "index", "pytorch", "sizes", "transformers"),
     ("loader",),
     ("albumentations", "lightning", "ray", "torchvision"),
     ("dali._graph", "dali._policies", "dali.pickling"),

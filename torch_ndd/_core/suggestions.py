@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names and words that users write: suggestions for misspelled ones, and the check of an argument that is one of a few strings."""
+"""Names and words that users write: suggestions for misspelled ones, and checks of an argument that is one of a few strings, and of functions."""
 
 import difflib
-from collections.abc import Collection, Iterable
+import inspect
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any
 
 
 def similar(name: str, names: Iterable[str]) -> str:
@@ -26,3 +28,14 @@ def check_choice(op: str, argument: str, value: object, choices: Collection[str]
     if not isinstance(value, str) or value not in choices:
         hint = similar(value, choices) if isinstance(value, str) else ""
         raise kind(f"{op}: {argument} must be one of {', '.join(choices)}, got {value!r}{hint}")
+
+
+def accepts(function: Callable[..., Any], arguments: Sequence[Any]) -> bool:
+    """Return whether a function can be called with so many arguments; True for one in C that does not say so."""
+    try:
+        inspect.signature(function).bind(*arguments)
+    except TypeError:
+        return False
+    except ValueError:
+        pass
+    return True

@@ -533,11 +533,12 @@ class Reader(SampleSource):
 
         :meta private:
         """
-        state = self.state_dict()
-        *earlier, (shards, taken) = state["taken"]
+        with self._lock:
+            state = self._state
+        passes, taken = state.position
         # Count the largest share of any shard in earlier divisions, and let shards take turns: numbers may have gaps but no duplicates.
-        before = sum(n * (count if isinstance(count, int) else max(count)) for n, count in earlier)
-        return state["epoch"], before + taken * shards + state["shard"]
+        before = sum([n * (count if isinstance(count, int) else max(count)) for n, count in state.history])
+        return passes, before + taken * self.num_shards + self._shard(passes)
 
     def has_begun(self, state: dict[str, Any]) -> bool:
         """Return whether a result of :meth:`state_dict` counts any sample of its epoch.

@@ -21,6 +21,13 @@ class SampleSource(IterableDataset):
     _can_change = False
     """Whether the source may change between epochs: samples are then counted again, and nothing is read before the epoch begins."""
 
+    def is_quick(self) -> bool:
+        """Return whether the thread that wants a batch reads it, because its samples are quicker than handing them from thread to thread.
+
+        :meta private:
+        """
+        return False
+
     def scan(self) -> int:
         """Find the samples and return their number. Raise RuntimeError on failure; the next step then scans again.
 

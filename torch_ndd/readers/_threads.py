@@ -13,14 +13,12 @@ from .._core.process.fork_locks import new_lock
 from .._core.process.workers import Workers
 from .._core.values.batch import Batch, empty_packed, new_batch
 from .._core.values.extents import find_lasting_extents
-from .._core.values.foreign import stack_arrays
+from .._core.values.foreign import stack_arrays, stack_tensors
 from .._core.work.bad_samples import UnreadableSamples
 from ..io._urls import reason_of
 from ._base import Reader
 from ._ranges.ranges import Sources
 
-# Elements of a dense batch that torch.stack copies on the calling thread (half of its grain), 64 samples in 25 us; one after the other takes 200.
-_STACKED = 1 << 14
 _ONE_THREAD = 1 << 15  # elements: tensors with fewer are copied by the calling thread
 
 Array = np.ndarray | torch.Tensor
@@ -146,12 +144,9 @@ def pack_samples(samples: Sequence[Array], layout: str | None = None) -> Batch:
     tensors = [torch.from_numpy(np.require(sample, requirements=["C", "W"])) if isinstance(sample, np.ndarray) else sample for sample in samples]
     check_alike({(tensor.dtype, tensor.dim()) for tensor in tensors})
     first = tensors[0]
-    if not first.dim():
-        return new_batch(torch.stack(tensors), None, layout)
+    if (stacked := stack_tensors(tensors)) is not None:
+        return new_batch(stacked, None, layout)
     shapes = [tensor.shape for tensor in tensors]
-    if first.numel() * len(tensors) < _STACKED and set(map(type, tensors)) == {torch.Tensor} and len(set(shapes)) == 1:
-        # Pixels stored channels last would be stacked so.
-        return new_batch(torch.stack(tensors).contiguous(), None, layout)
     batch = empty_packed(torch.tensor(shapes, dtype=torch.int64), first.dtype, first.device, layout, find_lasting_extents(shapes, layout))
     if batch.ragged_shapes is None and first.numel() < _ONE_THREAD:
         for row, tensor in zip(batch.buffer.unbind(), tensors, strict=True):

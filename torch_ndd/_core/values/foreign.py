@@ -94,6 +94,38 @@ def stack_arrays(samples: Sequence[Any]) -> torch.Tensor | None:
     return out
 
 
+# Elements that torch copies on the calling thread, half of its grain. It divides a larger copy among threads and waits for them: 15 ms for 1.6 MB
+# while all cores decode.
+_STACKED = 1 << 14
+
+
+def stack_tensors(samples: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Return small dense tensors of one type and shape in host memory as one tensor; None for others. 64 take 35 us, each looked at alone 300.
+
+    The samples are of one class, which may be a subclass of ``torch.Tensor`` without storage of its own.
+    """
+    first, count = samples[0], len(samples)
+    with torch._C.DisableTorchFunctionSubclass():  # each property of a subclass would take a microsecond
+        if first.is_nested:  # which has no shape
+            return None
+        shape, dtype, size = first.shape, first.dtype, first.numel()
+        # Most ragged samples differ here, and an error takes longer than this look.
+        if size > _STACKED or shape != samples[-1].shape or first.layout is not torch.strided or not first.is_cpu:
+            return None
+        if any(sample.requires_grad or sample.dtype is not dtype for sample in samples):
+            return None
+        out, step = empty((count, *shape), dtype, CPU), max(1, _STACKED // max(1, size))
+        for begin in range(0, count, step):
+            part = samples[begin : begin + step]
+            if part[0].shape != shape:  # torch.stack compares the others with it
+                return None
+            try:
+                torch.stack(part, out=out[begin : begin + step])  # type: ignore[arg-type]
+            except (RuntimeError, TypeError):  # of other shapes, layouts or devices
+                return None
+    return out
+
+
 def from_python(data: Any, wide: bool = False) -> torch.Tensor:
     """Convert numbers and nested lists to int32, uint32 if necessary, float32 or bool, or as ``wide`` as in NumPy. Raise OverflowError beyond."""
     # NumPy would convert the elements one number at a time.

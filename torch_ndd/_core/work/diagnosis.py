@@ -194,6 +194,11 @@ def _number_of(watch: "Stopwatch") -> int:
         return len(_owners)
 
 
+def is_loading() -> bool:
+    """Return whether this thread reads or prepares a batch for a loader."""
+    return _thread.watch is not None
+
+
 def note_decoding(files: torch.Tensor, images: int, scaled: bool) -> None:
     """Note that encoded images are to be decoded, for the loader whose ``fn`` this thread runs."""
     watch = _thread.watch

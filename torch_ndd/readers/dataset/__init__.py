@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Any map-style ``torch.utils.data.Dataset`` as a reader."""
 
+import operator
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
@@ -13,12 +14,13 @@ from typing_extensions import Unpack, override
 
 from ..._core.context.device import DeviceLike
 from ..._core.process.workers import Workers
+from ..._core.work.diagnosis import is_loading
 from ..._core.work.sources import Sources
 from .._options import LoaderOptions
 from .._order import Order
 from .._threads import READING_THREADS, ThreadedReader
 from ._activity import Activity
-from ._items import Failed, collate_outputs, first_sample, prepare_item
+from ._items import Failed, collate_outputs, first_sample, need_no_preparation, prepare_item
 from ._requests import ItemRequest, Pace, PaceOfProcesses, check_items, read_each
 from ._worker_processes import Context, Processes, check_context
 
@@ -92,9 +94,6 @@ class Dataset(ThreadedReader):
         self.reads_together = multiprocessing_context is None and _has_getitems(dataset)
         self._begun = False  # an epoch
         self._activity, self._pace = Activity(), Pace() if multiprocessing_context is None else PaceOfProcesses()
-
-    in_background = False
-    """Whether batches are wanted ahead of the program, by the thread of a loader."""
 
     # `len(dataset)` is asked for in every epoch, because a data set or sampler may have grown.
     _can_change = True
@@ -195,29 +194,44 @@ class Dataset(ThreadedReader):
         return self._executor
 
     def _read(self, sample: int) -> Any:
-        return self._prepare(self._dataset[sample])
+        return prepare_item(self._dataset[sample])
 
-    def _prepare(self, item: Any) -> Any:
-        return item if self._collate is not None else prepare_item(item)
+    def _read_alone(self, samples: list[int]) -> list[Any]:
+        """Return what :meth:`_read_piece` does, from a call for each item."""
+        read = partial(operator.getitem, self._dataset)
+        if self._collate is not None:
+            return read_each(read, samples)
+        # What an item is converted from, such as a picture of PIL, is not kept until all of them were read.
+        first = read_each(read, samples[:1])
+        if not need_no_preparation(first):
+            return read_each(prepare_item, first) + read_each(self._read, samples[1:])
+        return self._prepare(first + read_each(read, samples[1:]))
+
+    def _prepare(self, items: list[Any]) -> list[Any]:
+        return items if self._collate is not None or need_no_preparation(items) else read_each(prepare_item, items)
 
     def _read_piece(self, samples: list[int]) -> list[Any]:
         """Return the items of some samples, with :class:`Failed` in place of those that cannot be read."""
         if not self.reads_together:
             # Each process has a thread that waits for it; the items are prepared there.
-            return read_each(self._read, samples) if self._processes is None else self._processes.items(samples)
+            return self._read_alone(samples) if self._processes is None else self._processes.items(samples)
         try:
             items = self._dataset.__getitems__(samples)
         except Exception:
             # Read one after the other, they show which sample is bad.
-            return read_each(self._read, samples)
+            return self._read_alone(samples)
         if len(items) != len(samples):
             error = RuntimeError(f"__getitems__ returned {len(items)} items for {len(samples)} indices")
             return [Failed(error)] * len(samples)
-        return read_each(self._prepare, items)
+        return self._prepare(items)
 
-    def find_pool(self) -> Workers | None:
+    def find_pool(self, pace: Pace | None) -> Workers | None:
         """Return the threads that should read; None for the one that wants the items."""
-        return None if self._reads_inline() else self._pool()
+        if self._reads_inline():
+            return None
+        pool = self._pool()
+        # Where one thread should read, that of a loader does: a batch that goes from thread to thread takes 0.2 ms more, and its items twice as long.
+        return None if pace is not None and pace.in_turn and is_loading() else pool
 
     def plan_reads(self, samples: list[int], pool: Workers | None, pace: Pace | None) -> list[Callable[[], list[Any]]]:
         """Return functions that read the samples, a piece each, in a size that suits the threads."""
@@ -228,13 +242,15 @@ class Dataset(ThreadedReader):
         return [partial(self._read_piece, samples[begin : begin + size]) for begin in range(0, len(samples), size)]
 
     @override
+    def is_quick(self) -> bool:
+        return self._context is None and self._pace.in_turn
+
+    @override
     def start(self, samples: np.ndarray) -> Callable[[], list[Any]]:
         """Start to read samples. Return a function that waits for the items, or reads them where there are no threads."""
-        pool, numbers = self.find_pool(), samples.tolist()
-        pace = None if pool is None else self._pace
-        # Where one thread should read, that of a loader does: a batch that goes from thread to thread takes 0.2 ms more, and its items twice as long.
-        if pace is not None and pace.in_turn and self.in_background:
-            pool = None
+        numbers = samples.tolist()
+        pace = None if self._reads_inline() else self._pace
+        pool = self.find_pool(pace)
         return ItemRequest(self.plan_reads(numbers, pool, pace), len(numbers), pool, pace, self._activity, self.reads_together).items
 
     @override

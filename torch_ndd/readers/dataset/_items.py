@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, MutableSequence, Sequence
 from functools import lru_cache, reduce
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ..._core.values.batch import Batch, new_batch
+from ..._core.values.foreign import stack_tensors
 from ..._core.values.tensor import Tensor
 from ...io._urls import read_all
 from .._threads import pack_samples
@@ -85,6 +87,16 @@ _PLAIN = (str, bytes, bool, int, float, complex, np.generic, np.ndarray, torch.T
 def _is_plain(kind: type) -> bool:
     """Return whether values of a type need no preparation. Cached: a look-up takes 50 ns, that of ten types 500."""
     return issubclass(kind, _PLAIN)
+
+
+def need_no_preparation(items: Sequence[Any]) -> bool:
+    """Return whether :func:`prepare_item` would return all items as they are: a look at all types together, 0.1 us an item instead of 0.6."""
+    kinds = set(map(type, items))
+    if kinds == {dict}:
+        kinds = set(map(type, chain.from_iterable([item.values() for item in items])))
+    elif kinds <= {tuple, list}:
+        kinds = set(map(type, chain.from_iterable(items)))
+    return all(map(_is_plain, kinds))
 
 
 def prepare_item(value: Any) -> Any:
@@ -261,6 +273,10 @@ def _column(values: Any, where: str) -> Any:
 
 def _batch_of_arrays(values: Sequence[Any], where: str) -> Any:
     typed, first = values, values[0]
+    if _has_type(values, torch.Tensor) or (_is_tv_tensor(first) and _has_type(values, type(first))):
+        stacked = stack_tensors(values)
+        if stacked is not None:
+            return _with_type(new_batch(stacked, None, _LAYOUTS.get(type(first).__name__)), typed)
     if not _has_type(values, torch.Tensor):
         # Each property and method of a subclass, such as a tv_tensor, takes a microsecond.
         values = [value.as_subclass(torch.Tensor) if isinstance(value, torch.Tensor) else value for value in values]
@@ -284,6 +300,10 @@ def _batch_of_arrays(values: Sequence[Any], where: str) -> Any:
 def _numbers(values: Sequence[Any], where: str) -> torch.Tensor:
     """Convert numbers to a tensor of the dtype that torch chooses."""
     types = set(map(type, values))
+    if types in _ALIKE:  # 64 numbers in 2 us; torch.tensor takes 15
+        array = np.array(values)
+        if array.dtype.kind in "bif":  # else a number is out of range, as below
+            return torch.from_numpy(array)
     for value in values if types - {bool, int, float} else ():
         if isinstance(value, np.generic) and value.dtype.type in _LONG:
             raise _no_tensor_type(value.dtype, where)
@@ -318,6 +338,7 @@ def _kind(value: Any) -> str:
     return "number" if isinstance(value, bool | int | float | complex | np.bool_ | np.number) else "object"
 
 
+_ALIKE = ({bool}, {int}, {float})  # of which NumPy makes the types that torch does
 _LONG = (np.longdouble, np.clongdouble)  # numbers of NumPy that torch does not have
 _ALONE = (np.uint64, np.bool_)  # which torch converts only alone
 _COLLATE_ARRAYS = default_collate_fn_map[np.ndarray]  # torch's function, which a user may replace
@@ -330,12 +351,17 @@ def _no_tensor_type(dtype: np.dtype[Any], where: str) -> TypeError:
 _LAYOUTS = {"Image": "CHW", "Video": "FCHW"}  # of torchvision's tv_tensors
 
 
+def _is_tv_tensor(value: Any) -> bool:
+    tv_types = sys.modules.get("torchvision.tv_tensors")
+    return tv_types is not None and isinstance(value, tv_types.TVTensor)
+
+
 def _with_type(batch: Batch, values: Sequence[Any]) -> Any:
     """Return the batch as the class of tv_tensors that its samples have."""
-    tv_types = sys.modules.get("torchvision.tv_tensors")
     first = values[0]
-    if tv_types is None or not isinstance(first, tv_types.TVTensor):
+    if not _is_tv_tensor(first):
         return batch
+    tv_types = sys.modules["torchvision.tv_tensors"]
     from ..._core.values import tv_tensors  # needs torchvision, which the samples come from
 
     if isinstance(first, tv_types.BoundingBoxes):

@@ -171,12 +171,14 @@ class ItemRequest:
 def read_each(read: Callable[[Any], Any], samples: Sequence[Any]) -> list[Any]:
     """Return what ``read`` returns for each sample, :class:`Failed` where it raises an Exception."""
     items: list[Any] = []
-    for sample in samples:
+    left = iter(samples)
+    while True:
         try:
-            items.append(read(sample))
+            for sample in left:
+                items.append(read(sample))  # keeps what was read before an error
+            return items
         except Exception as error:
             items.append(Failed(error))
-    return items
 
 
 def join_pieces(pieces: Sequence[list[Any]]) -> list[Any]:

@@ -26,7 +26,7 @@ from .._waits import Waits, describe_slowest
 from ..dataset import Dataset
 from ..dataset._items import leaves
 from ._fields import Fields
-from ._joint import Joint, join_sources
+from ._joint import Joint, JointItems, join_sources
 from ._order import Era, MixOrder, count_positions
 from ._schedule import MAX_PERIOD, MAX_SOURCES
 from ._weights import check_temperature, check_weights, whole_weights
@@ -279,6 +279,10 @@ class Mix(SharedSteps):
     def _source(self, sample: int) -> str:
         source = int(np.searchsorted(self._begins, sample, "right")) - 1
         return f"source {self._names[source]!r}, sample {sample - int(self._begins[source])}: {self._path(sample)}"
+
+    @override
+    def is_quick(self) -> bool:
+        return isinstance(self._joint, JointItems) and self._joint.is_quick()
 
     @override
     def start(self, samples: np.ndarray) -> "_Request":

@@ -51,12 +51,16 @@ class JointItems:
         # All processes are used, however quick the items are.
         self._pace = Pace() if all(reader._context is None for reader in readers) else None
 
+    def is_quick(self) -> bool:
+        """Return whether the thread that wants a batch reads its items."""
+        return self._pace is not None and self._pace.in_turn
+
     def start(self, which: np.ndarray, numbers: np.ndarray) -> tuple[int, Requests]:
         """Start to read sample ``numbers[k]`` of source ``which[k]``, for each k. Return the process with the requests."""
         by_pool: dict[Workers | None, tuple[list[int], list[Callable[[], list[Any]]]]] = {}
         for source in np.unique(which).tolist():
             reader, rows = self._readers[source], np.flatnonzero(which == source)
-            pool = reader.find_pool()
+            pool = reader.find_pool(self._pace)
             of_pool = by_pool.setdefault(pool, ([], []))
             of_pool[0].extend(rows.tolist())
             # Each data set measures its own, so that the slow one is found.
@@ -64,8 +68,7 @@ class JointItems:
         in_one_call = all(reader.reads_together for reader in self._readers)
         requests: Requests = []
         for pool, (rows, reads) in by_pool.items():
-            pace = None if pool is None else self._pace
-            requests.append((rows, ItemRequest(reads, len(rows), pool, pace, None, in_one_call).items))
+            requests.append((rows, ItemRequest(reads, len(rows), pool, self._pace, None, in_one_call).items))
         return os.getpid(), requests
 
     def finish(self, request: tuple[int, Requests], which: np.ndarray, numbers: np.ndarray) -> Any:
