@@ -315,9 +315,7 @@ class DataLoader:
                     result = add_paths(result, outputs)
                 if self.device is not None:
                     result = map_leaves(partial(move_leaf, device=self.device), result)
-            sizes: list[int] = []
-            map_leaves(lambda leaf: sizes.append(count_bytes(leaf)), result)
-            return _Prepared(after, result, None, sum(sizes))
+            return _Prepared(after, result, None, count_bytes(result))
         except StopIteration as error:  # would silently end the user's loop
             failed = RuntimeError("DataLoader: fn raised StopIteration")
             failed.__cause__ = error
