@@ -47,6 +47,16 @@ def _pictures() -> Dataset[Any]:
     return Items(lambda k: (convert(pictures[k % 50]), k % 10))
 
 
+def _augmented() -> Dataset[Any]:
+    image, v1 = importlib.import_module("PIL.Image"), importlib.import_module("torchvision.transforms")
+    jitter, half = v1.ColorJitter(0.2, 0.2, 0.2), [0.5] * 3
+    augment = v1.Compose(
+        [v1.RandomCrop(96, padding=8), v1.RandomHorizontalFlip(), jitter, v1.ToTensor(), v1.Normalize(half, half), v1.RandomErasing()]
+    )
+    pictures = [image.fromarray(np.random.default_rng(k).integers(0, 255, (96, 96, 3), dtype=np.uint8)) for k in range(20)]
+    return Items(lambda k: (augment(pictures[k % 20]), k % 10))
+
+
 def _tokens() -> Dataset[Any]:
     text = np.arange(1_000_000, dtype=np.uint16)
     return Items(lambda k: tuple(torch.from_numpy(text[k + shift : k + shift + 1024].astype(np.int64)) for shift in (0, 1)))
@@ -65,6 +75,7 @@ def _hugging_face() -> Dataset[Any]:
 
 CASES: dict[str, Callable[[], Dataset[Any]]] = {
     "pictures of 32 x 32 by torchvision": _pictures,
+    "pictures of 96 x 96, augmented by torchvision": _augmented,
     "windows of 1024 tokens": _tokens,
     "dicts of an array, a number and a text": _features,
     "numbers": lambda: Items(int),

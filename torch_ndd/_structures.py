@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a loader yields: structures of tuples, lists, dicts and dataclasses, whose leaves are batches, tensors and other values."""
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -56,16 +57,24 @@ _PLAIN = frozenset((str, bytes, int, float, bool, type(None)))  # a column of th
 
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     """Apply ``function`` to all leaves of a structure of tuples, lists, ``batch.tensors``, dicts and dataclasses."""
+    kind = type(value)
+    if kind is Batch or kind is torch.Tensor:  # most leaves; each of the questions below takes 0.4 us
+        return function(value)
     if isinstance(value, Samples):
         return [map_leaves(function, part) for part in value]
-    if isinstance(value, str | bytes | bytearray | memoryview | range) or (type(value) is list and _PLAIN.issuperset(map(type, value))):
+    if isinstance(value, str | bytes | bytearray | memoryview | range) or (kind is list and _PLAIN.issuperset(map(type, value))):
         return value
+    # Containers without changed parts are returned themselves: some types, such as PackedSequence, cannot be built from any parts.
     if isinstance(value, Mapping):
-        return with_entries(value, {key: map_leaves(function, part) for key, part in value.items()})
+        named = {key: map_leaves(function, part) for key, part in value.items()}
+        return value if all(map(operator.is_, named.values(), value.values())) else with_entries(value, named)
     if isinstance(value, Sequence):
-        return with_parts(value, [map_leaves(function, part) for part in value])
+        parts = [map_leaves(function, part) for part in value]
+        return value if all(map(operator.is_, parts, value)) else with_parts(value, parts)
     if is_dataclass(value):
-        return with_fields(value, {name: map_leaves(function, part) for name, part in fields_of(value).items()})
+        before = fields_of(value)
+        fields = {name: map_leaves(function, part) for name, part in before.items()}
+        return value if all(map(operator.is_, fields.values(), before.values())) else with_fields(value, fields)
     return function(value)
 
 
@@ -94,6 +103,21 @@ def move_leaf(value: Any, device: DeviceLike) -> Any:
 
 
 def count_bytes(value: Any) -> int:
+    """Return the bytes of all values of a structure."""
+    sizes: list[int] = []
+
+    def note(leaf: Any) -> Any:
+        sizes.append(_bytes_of(leaf))
+        return leaf
+
+    map_leaves(note, value)
+    return sum(sizes)
+
+
+def _bytes_of(value: Any) -> int:
     """Return the bytes of the values of a leaf."""
     values = value.buffer if isinstance(value, Batch | Tensor) else value
-    return values.nbytes if isinstance(values, torch.Tensor) else 0
+    if not isinstance(values, torch.Tensor):
+        return 0
+    # Sparse tensors refuse nbytes; numel counts what a dense one would have.
+    return values.nbytes if values.layout == torch.strided else values.numel() * values.element_size()

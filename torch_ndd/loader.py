@@ -330,9 +330,7 @@ class DataLoader:
             else:
                 with watch.calling(), mode, context, using_rng(generator, of_batch=True):
                     result = self._complete(result, outputs, plan)
-            sizes: list[int] = []
-            map_leaves(lambda leaf: sizes.append(count_bytes(leaf)), result)
-            return _Prepared(after, result, None, sum(sizes), time.perf_counter() - begin)
+            return _Prepared(after, result, None, count_bytes(result), time.perf_counter() - begin)
         except StopIteration as error:  # would silently end the user's loop
             failed = RuntimeError("DataLoader: fn raised StopIteration")
             failed.__cause__ = error

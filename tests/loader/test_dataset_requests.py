@@ -3,6 +3,7 @@
 
 import itertools
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
 from functools import partial
@@ -56,12 +57,13 @@ def test_slow_items_are_seldom_tried_by_one_thread() -> None:
         if in_turn:
             trials.append(batch)
         pace.note_batch(1e-3 if in_turn else 1e-5, in_turn)
-    assert trials == [1, 4, 9, 18, 35, 68, 133, 262, 519]
+    assert trials == [1, 6, 23, 88, 345]
 
 
 def test_a_batch_that_was_held_up_is_not_the_last_word() -> None:
     pace = Pace()
-    for seconds, in_turn, one_reads in ((1e-6, False, True), (1e-3, True, False), (1e-6, False, False), (1e-6, False, True), (1e-6, True, True)):
+    together = [(1e-6, False, False)] * 3
+    for seconds, in_turn, one_reads in ((1e-6, False, True), (1e-3, True, False), *together, (1e-6, False, True), (1e-6, True, True)):
         pace.note_batch(seconds, in_turn)
         assert pace.in_turn is one_reads
 
@@ -69,7 +71,7 @@ def test_a_batch_that_was_held_up_is_not_the_last_word() -> None:
 def test_pieces_suit_the_work() -> None:
     pace = Pace()
     assert (pace.choose_piece(64, 4, False), pace.choose_piece(64, 4, True)) == (1, 64)
-    pace.note_batch(10e-3, in_turn=False, work=40e-3, threads=4)  # decoding
+    pace.note_batch(0.1, in_turn=False, work=0.4, threads=4)  # decoding of large images
     assert (pace.choose_piece(64, 4, False), pace.choose_piece(64, 4, True), pace.choose_piece(3, 4, True)) == (1, 16, 1)
     pace.note_batch(1e-6, in_turn=True, work=1e-6)
     assert (pace.choose_piece(64, 4, False), pace.choose_piece(64, 4, True), pace.choose_piece(0, 4, True)) == (16, 64, 1)
@@ -87,10 +89,55 @@ def run(pace: Pace, alone: float, together: float, batches: int) -> str:
 
 def test_threads_that_only_wait_for_each_other_are_replaced_by_one() -> None:
     pace = Pace()
-    assert run(pace, alone=1e-4, together=4e-4, batches=19) == "3" + "111" + "3" + "11111" + "3" + "11111111"
+    assert run(pace, alone=1e-4, together=5e-4, batches=19) == "3" + "111" + "3" + "11111" + "3" + "11111111"
     assert run(pace, alone=1e-4, together=2e-4, batches=40).count("3") > 30  # now they help
     assert run(Pace(), alone=1e-4, together=2e-4, batches=19) == "3133133331333333331"
-    assert run(Pace(), alone=1e-2, together=4e-2, batches=19) == "3" * 19  # too long for a trial
+    assert run(Pace(), alone=1e-3, together=15e-3, batches=25) == "3" + "1" * 5 + "3" + "1" * 17 + "3"  # small images
+    assert run(Pace(), alone=0.1, together=0.4, batches=19) == "3" * 19  # too long for a trial
+
+
+def test_a_batch_beside_one_of_all_threads_is_no_trial() -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def wait() -> list[int]:
+        entered.set()
+        assert go_on.wait(PATIENCE)
+        return [1]
+
+    def read() -> list[int]:
+        time.sleep(0.01)
+        return [2]
+
+    with Workers(3, "test") as pool:
+        pace = Pace()
+        shared = ItemRequest([wait], 1, pool, pace)
+        assert entered.wait(PATIENCE)
+        pace.note_batch(1e-6, in_turn=False, work=1e-6)
+        assert pace.in_turn
+        assert ItemRequest([read], 1, pool, pace, here=True).items() == [2]
+        assert pace.in_turn  # although it took longer
+        go_on.set()
+        assert shared.items() == [1]
+        pace.note_batch(1e-6, in_turn=False, work=1e-6)
+        assert ItemRequest([read], 1, pool, pace, here=True).items() == [2]
+        assert not pace.in_turn
+
+
+@pytest.mark.parametrize("here", [False, True])
+def test_threads_help_one_that_proves_slower(here: bool) -> None:
+    def wait() -> list[str]:
+        time.sleep(0.05)
+        return [threading.current_thread().name]
+
+    with Workers(3, "test") as pool:
+        pace = Pace()
+        pace.note_batch(1e-3, in_turn=False, work=3e-3, threads=3)
+        assert pace.in_turn
+        # The last ones return only if several threads read them.
+        names = ItemRequest([*[wait] * 3, *read_together(3)], 6, pool, pace, here=here).items()
+        assert len(set(names[3:])) == 3
+        assert (names[0] == threading.current_thread().name) is here
+        assert not pace.in_turn
 
 
 def test_errors_belong_to_their_items() -> None:

@@ -6,15 +6,16 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 from _datasets import Fragile, Squares, Stream
 from _slow_sources import Slow
+from torch.nn.utils.rnn import pack_sequence
 
 import torch_ndd as ndd
 from torch_ndd.readers.dataset._activity import Activity
@@ -176,6 +177,33 @@ def test_collate_fn(context: str | None) -> None:
     assert loader.stats.samples == 4
     doubled = ndd.DataLoader(Squares(4), lambda batch: batch["x"] * 2, batch_size=2, collate_fn=collate)
     assert [x.tolist() for x in doubled] == [[0, 2], [4, 6]]
+
+
+class OfPositive(NamedTuple("OfPositive", [("values", torch.Tensor), ("count", int)])):
+    """A tuple that cannot be built from any values."""
+
+    def __new__(cls, values: torch.Tensor, count: int) -> "OfPositive":
+        assert count > 0
+        return super().__new__(cls, values, count)
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_what_collate_fn_returns_arrives(prefetch: int) -> None:
+    functions: dict[str, Callable[[list[Any]], Any]] = {
+        "sparse": lambda items: torch.stack([torch.eye(int(x) + 1, 4).to_sparse() for x, _ in items[:1]]),
+        "packed": lambda items: pack_sequence([torch.ones(3), torch.zeros(2)]),
+        "tuple": lambda items: OfPositive(torch.ones(2), len(items)),
+        "nested": lambda items: torch.nested.nested_tensor([torch.ones(3), torch.zeros(2)], layout=torch.jagged),
+    }
+    for name, function in functions.items():
+        expected = next(iter(torch.utils.data.DataLoader(Squares(4), batch_size=2, collate_fn=function)))
+        for found in ndd.DataLoader(Squares(4), batch_size=2, collate_fn=function, prefetch=prefetch, shuffle=False):
+            assert type(found) is type(expected), name
+            assert str(found) == str(expected) or name == "nested", name
+            if name == "nested":
+                assert torch.equal(found.values(), expected.values())
+            if name == "sparse":
+                break  # the size depends on the items
 
 
 class Epochs(torch.utils.data.Sampler[int]):

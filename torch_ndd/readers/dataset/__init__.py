@@ -225,13 +225,9 @@ class Dataset(ThreadedReader):
             return [Failed(error)] * len(samples)
         return self._prepare(items)
 
-    def find_pool(self, pace: Pace | None) -> Workers | None:
+    def find_pool(self) -> Workers | None:
         """Return the threads that should read; None for the one that wants the items."""
-        if self._reads_inline():
-            return None
-        pool = self._pool()
-        # Where one thread should read, that of a loader does: a batch that goes from thread to thread takes 0.2 ms more, and its items twice as long.
-        return None if pace is not None and pace.in_turn and is_loading() else pool
+        return None if self._reads_inline() else self._pool()
 
     def plan_reads(self, samples: list[int], pool: Workers | None, pace: Pace | None) -> list[Callable[[], list[Any]]]:
         """Return functions that read the samples, a piece each, in a size that suits the threads."""
@@ -248,10 +244,10 @@ class Dataset(ThreadedReader):
     @override
     def start(self, samples: np.ndarray) -> Callable[[], list[Any]]:
         """Start to read samples. Return a function that waits for the items, or reads them where there are no threads."""
-        numbers = samples.tolist()
-        pace = None if self._reads_inline() else self._pace
-        pool = self.find_pool(pace)
-        return ItemRequest(self.plan_reads(numbers, pool, pace), len(numbers), pool, pace, self._activity, self.reads_together).items
+        pool, numbers = self.find_pool(), samples.tolist()
+        pace = None if pool is None else self._pace
+        reads = self.plan_reads(numbers, pool, pace)
+        return ItemRequest(reads, len(numbers), pool, pace, self._activity, self.reads_together, is_loading()).items
 
     @override
     def finish(self, request: Callable[[], list[Any]], samples: np.ndarray) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
+from weakref import WeakSet
 
 from ..._core.process.fork_locks import new_lock
 from ..._core.process.workers import Workers
@@ -18,8 +19,14 @@ from ._worker_processes import WorkerFailure, describe_error
 # Seconds. Items that take less are read by one thread at a time: handing the GIL from thread to thread takes 5 to 10 us, more than most data sets
 # in memory need for an item.
 _QUICK = 30e-6
-_SHORT = 5e-3  # seconds of all threads: of longer items one thread alone is not tried
+# Seconds of all threads, which also wait for each other: of longer items one thread alone is not tried. Augmentation by torchvision that takes 0.8 ms
+# on one thread takes 10 to 16 ms of four.
+_SHORT = 0.2
 _ITEMS_IN_TURN = 16  # of a piece, if one thread reads: it looks after each piece whether it should stop
+_PIECE_IN_TURN = 2e-3  # seconds of such a piece, at most
+_TRIAL = 20e-3  # seconds that one thread reads before others may help it
+_PIECES_OF_TRIAL = 3  # at least
+_SLOWER = 1.25  # times the threads together: then they help
 _MAX_PAUSE = 1 << 12
 # Seconds of work in a call for several items, at least: one of a Hugging Face data set takes 0.25 ms however few the items are.
 _CALL = 2e-3
@@ -32,8 +39,9 @@ class Pace:
     Threads of Python code share the GIL. Each call of torch or NumPy in an item releases it to another thread and waits to get it back: transforms of
     torchvision on 32 x 32 pixels take 90 us on one thread and 570 us of wall time on four. Items that wait for disks or decode take all threads.
 
-    Only a trial shows it, and only a batch of one thread alone: several threads may be quick together because they wait at the same time. So one
-    batch is tried, and if threads were faster, the next trial comes after twice as many batches as the one before; likewise for threads.
+    Only a trial shows it, and only one of one thread alone: several threads may be quick together because they wait at the same time. So one
+    batch is tried, and if threads were faster, the next trial comes after twice as many batches as the one before, four times as many where they took
+    less than half of the time; likewise for threads. Where one thread proves slower before the end of its batch, the others read the rest of it.
     """
 
     def __init__(self) -> None:
@@ -42,7 +50,9 @@ class Pace:
         self._work = 0.0  # seconds that threads spent on an item, of the latest batch
         self._shared = 0.0  # seconds for each item if all threads read
         self._is_trial = False
+        self._is_one_better: bool | None = None  # by the latest trial
         self._pause = self._left = 1  # batches between two trials; until the next one
+        self.shared: WeakSet[ItemRequest] = WeakSet()  # batches that all threads read now
 
     def note_batch(self, seconds: float, in_turn: bool, work: float = 0.0, threads: int = 1, limit: float = _QUICK) -> None:
         """Note what an item of a batch took on average. Batches that were begun before a change of pace may be noted after it.
@@ -62,28 +72,39 @@ class Pace:
                 self._left -= 1
                 self.in_turn = self._is_trial = self._left <= 0 and (seconds < limit or 0.0 < work < _SHORT)
         elif seconds < limit:
-            self.in_turn, self._is_trial = True, False
+            self.in_turn, self._is_trial, self._is_one_better = True, False, True
             self._pause = self._left = 1
         elif self.in_turn and seconds >= self._shared:
-            self.in_turn = False
-            self._wait_longer()
+            self._decide(False, seconds > 2 * self._shared)
         elif self.in_turn and self._is_trial:
-            self._wait_longer()
+            self._decide(True, self._shared > 2 * seconds)
         elif self.in_turn:
             self._left -= 1
             if self._left <= 0:  # a batch of all threads, and then a trial of one
                 self.in_turn, self._left = False, 1
 
-    def _wait_longer(self) -> None:
-        self._is_trial = False
-        self._left = self._pause = min(2 * self._pause, _MAX_PAUSE)
+    def _decide(self, in_turn: bool, is_clear: bool) -> None:
+        """End a trial, or a batch that shows as much."""
+        # Another result than before may be due to a batch that was held up, and is tried again soon.
+        if in_turn is not self._is_one_better:
+            self._is_one_better, self._pause = in_turn, 1
+        self.in_turn, self._is_trial = in_turn, False
+        # Two batches are begun before a check ends, and threads that wait for each other take three to ten times as long.
+        self._left = self._pause = min((4 if is_clear else 2) * self._pause, _MAX_PAUSE)
 
     def choose_piece(self, items: int, threads: int, in_one_call: bool) -> int:
         """Return how many items of a batch a thread should take at a time."""
+        if self.in_turn:
+            # Long items in small pieces: so one thread is soon found to be slower.
+            largest, seconds = (max(1, items), _TRIAL) if in_one_call else (_ITEMS_IN_TURN, _PIECE_IN_TURN)
+            return largest if self._work * largest <= seconds else max(1, int(seconds / self._work))
         if not in_one_call:
-            return _ITEMS_IN_TURN if self.in_turn else 1
-        calls = 1 if self.in_turn else max(1, min(threads, int(items * self._work / _CALL)))
-        return max(1, -(-items // calls))
+            return 1
+        return max(1, -(-items // max(1, min(threads, int(items * self._work / _CALL)))))
+
+    def needs_help(self, seconds: float, limit: float) -> bool:
+        """Return whether one thread, which takes so many seconds for an item, is slower than all threads together."""
+        return seconds > max(limit, _SLOWER * self._shared)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), ()  # locks cannot be pickled, and measurements belong to a process
@@ -99,6 +120,22 @@ class PaceOfProcesses(Pace):
         return max(1, min(-(-items // threads), int(_MESSAGE / self._work))) if self._work else 1
 
 
+class _Pieces:
+    """What the pieces of one thread have taken."""
+
+    def __init__(self) -> None:
+        self.count, self._seconds, self._items = 0, 0.0, 0
+        self._longest = 0.0, 0
+
+    def add(self, seconds: float, items: int) -> None:
+        self.count, self._seconds, self._items = self.count + 1, self._seconds + seconds, self._items + items
+        self._longest = max(self._longest, (seconds, items))
+
+    def typical(self) -> float:
+        """Return the seconds of an item, without the longest piece: it may have waited for a busy core."""
+        return (self._seconds - self._longest[0]) / max(1, self._items - self._longest[1])
+
+
 class ItemRequest:
     """The items of a batch that threads read. Each thread takes the next piece that none has begun.
 
@@ -109,6 +146,7 @@ class ItemRequest:
         pace: of such items, which decides how many threads read and is updated; by default all of the pool read.
         activity: measures the threads while they read.
         in_one_call: the data set reads the items of a piece in one call.
+        here: where one thread should read, that of :meth:`items` does. A batch that goes to another takes 0.2 ms more, its items twice as long.
     """
 
     def __init__(
@@ -119,6 +157,7 @@ class ItemRequest:
         pace: Pace | None = None,
         activity: Activity | None = None,
         in_one_call: bool = False,
+        here: bool = False,
     ) -> None:
         self._reads, self._pool, self._pace, self._activity = reads, pool, pace, activity
         self._count, self._limit = max(1, count), max(_QUICK, _CALL / max(1, count)) if in_one_call else _QUICK
@@ -127,41 +166,69 @@ class ItemRequest:
         self._numbers = itertools.count()
         self._spans: list[tuple[float, float]] = []  # when each thread began and ended
         self._in_turn = pool is None or (pace is not None and pace.in_turn)
+        self._here = pool is None or (here and self._in_turn)
+        self._is_disturbed = False
+        self._alone: float | None = None  # seconds of one thread for each item, where they were measured apart
         self._runs: list[Future[None]] = []
-        if pool is not None and pace is not None and self._in_turn:
-            self._runs = [pool.submit(self._run_in_turn, pace.turn)]
-        elif pool is not None:
-            self._runs = [pool.submit(self._run) for _ in range(min(pool.max_workers, len(reads)))]
+        if pool is not None and not self._here:
+            if pace is not None and self._in_turn:
+                self._runs = [pool.submit(self._run_in_turn, pace.turn)]
+            else:
+                if pace is not None:
+                    pace.shared.add(self)
+                self._share(pool, pool.max_workers, len(reads))
+
+    def _share(self, pool: Workers, threads: int, pieces: int) -> None:
+        """Let threads of the pool read some pieces."""
+        self._runs += [pool.submit(self._run) for _ in range(min(threads, pieces))]
 
     def _run_in_turn(self, turn: AbstractContextManager[Any]) -> None:
         with turn:
-            self._run()
+            self._run(self._pace)
 
-    def _run(self) -> None:
-        """Read pieces until all have been begun."""
-        reads, has_read = self._reads, False
-        begin = time.perf_counter()
+    def _run(self, pace: Pace | None = None) -> None:
+        """Read pieces until all have been begun. With a pace, other threads help once that is quicker."""
+        reads, has_read, pool = self._reads, False, self._pool
+        begin, took = time.perf_counter(), _Pieces()
+        # Beside threads that read another batch, one that waits for their GIL takes ten times as long, and shows nothing.
+        if pace is not None and len(pace.shared):
+            self._is_disturbed, pace = True, None
         with self._activity or nullcontext():
             while (k := next(self._numbers)) < len(reads):  # a call of C code, which threads cannot interrupt
                 if self._pool is not None and self._pool.is_cancelled():
                     raise CancelledError
+                begin_piece = time.perf_counter()
                 try:
                     self._pieces[k] = reads[k]()
                 except BaseException as error:  # SystemExit of a data set, for example
                     self._fatal = error
                 has_read = True
+                if pace is None or pool is None:
+                    continue
+                now = time.perf_counter()
+                took.add(now - begin_piece, len(self._pieces[k]))
+                is_trial = now - begin > _TRIAL and took.count >= _PIECES_OF_TRIAL and k + 1 < len(reads)
+                if is_trial and pace.needs_help(took.typical(), self._limit):
+                    pace = None
+                    self._share(pool, pool.max_workers - (not self._here), len(reads) - k - 1)
+        if took.count >= _PIECES_OF_TRIAL:
+            self._alone = took.typical()
         if has_read:
             self._spans.append((begin, time.perf_counter()))
 
     def items(self) -> list[Any]:
         """Return the items, with :class:`Failed` in place of those that could not be read. Called once."""
-        for run in self._runs:
+        if self._here:
+            self._run(self._pace)
+        for run in self._runs:  # which may become more, until the first has ended
             run.result()
-        if self._pool is None:
-            self._run()
+        if self._pace is not None:
+            self._pace.shared.discard(self)
         if self._fatal is not None:
             raise self._fatal
-        if self._pace is not None and self._spans:
+        if self._pace is not None and self._alone is not None:
+            self._pace.note_batch(self._alone, True, self._alone, 1, self._limit)
+        elif self._pace is not None and self._spans and not self._is_disturbed:
             begins, ends = zip(*self._spans, strict=True)
             work = (sum(ends) - sum(begins)) / self._count
             self._pace.note_batch((max(ends) - min(begins)) / self._count, self._in_turn, work, len(self._spans), self._limit)

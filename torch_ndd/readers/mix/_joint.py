@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.process.workers import Workers
+from ..._core.work.diagnosis import is_loading
 from .._ranges.ranges import Ranges, start_files
 from .._sources.inner import InnerSource
 from ..dataset import Dataset
@@ -60,7 +61,7 @@ class JointItems:
         by_pool: dict[Workers | None, tuple[list[int], list[Callable[[], list[Any]]]]] = {}
         for source in np.unique(which).tolist():
             reader, rows = self._readers[source], np.flatnonzero(which == source)
-            pool = reader.find_pool(self._pace)
+            pool = reader.find_pool()
             of_pool = by_pool.setdefault(pool, ([], []))
             of_pool[0].extend(rows.tolist())
             # Each data set measures its own, so that the slow one is found.
@@ -68,7 +69,7 @@ class JointItems:
         in_one_call = all(reader.reads_together for reader in self._readers)
         requests: Requests = []
         for pool, (rows, reads) in by_pool.items():
-            requests.append((rows, ItemRequest(reads, len(rows), pool, self._pace, None, in_one_call).items))
+            requests.append((rows, ItemRequest(reads, len(rows), pool, self._pace, None, in_one_call, is_loading()).items))
         return os.getpid(), requests
 
     def finish(self, request: tuple[int, Requests], which: np.ndarray, numbers: np.ndarray) -> Any:
