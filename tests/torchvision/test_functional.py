@@ -283,6 +283,52 @@ def test_pil_images_equal_torchvision(name: str, arguments: tuple[Any, ...]) -> 
         assert np.array_equal(np.asarray(value), np.asarray(other))
 
 
+@pytest.mark.parametrize("shape", [(3, 0, 5), (3, 4, 0), (0, 4, 5), (2, 3, 0, 0)])
+def test_blur_of_images_without_pixels_returns_them(shape: tuple[int, ...]) -> None:
+    image = torch.zeros(shape)
+    assert F.gaussian_blur(image, 3).shape == reference.gaussian_blur(image, 3).shape == shape
+    with pytest.raises(ValueError, match="odd"):
+        F.gaussian_blur(image, 4)
+
+
+def test_blur_of_a_batch_with_one_image_without_pixels() -> None:
+    images = [pixels(9, 7), torch.zeros(3, 0, 5, dtype=torch.uint8), pixels(8, 11)]
+    batch = ndd.batch(images, layout="CHW")
+    for sample, image in zip(F.gaussian_blur(batch, 5).tensors, images, strict=True):
+        compare(sample.torch(), reference.gaussian_blur(image, 5), *SMOOTH)
+    with pytest.raises(RuntimeError, match="sample 0: half the kernel"):
+        F.gaussian_blur(batch, 15)
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_hue_of_integers_without_colors_or_pixels_does_not_change(dtype: torch.dtype) -> None:
+    """In colors they are not exact in float32."""
+    for shape in ((1, 4, 5), (3, 0, 5), (2, 1, 4, 5)):
+        image = torch.randint(0, 1000, shape, dtype=dtype)
+        assert torch.equal(F.adjust_hue(image, 0.2), image)
+        assert torch.equal(reference.adjust_hue(image, 0.2), image)
+    for wrong in (lambda functional: functional(torch.zeros(1, 4, 5, dtype=dtype), 0.7), lambda functional: functional(torch.zeros(1, 0, 5), 0.7)):
+        for functional in (F.adjust_hue, reference.adjust_hue):
+            with pytest.raises(ValueError, match="hue_factor"):
+                wrong(functional)
+    ragged = ndd.batch([torch.ones(1, 4, 5, dtype=dtype), torch.ones(3, 4, 0, dtype=dtype)], layout="CHW")
+    assert torch.equal(F.adjust_hue(ragged, 0.2).tensors[0].torch(), torch.ones(1, 4, 5, dtype=dtype))
+    for color in (torch.ones(3, 4, 5, dtype=dtype), ndd.batch([torch.ones(3, 4, 5, dtype=dtype), torch.ones(1, 2, 2, dtype=dtype)], layout="CHW")):
+        with pytest.raises(RuntimeError, match="cannot be computed safely"):
+            F.adjust_hue(color, 0.2)
+
+
+@pytest.mark.parametrize("kind", [single.Image, single.Mask])
+@pytest.mark.parametrize(
+    ("old", "new"), [(torch.uint8, torch.uint8), (torch.float32, torch.float64), (torch.uint8, torch.float32), (torch.float32, torch.uint8)]
+)
+def test_convert_image_dtype_returns_the_types_of_torchvision(kind: Any, old: torch.dtype, new: torch.dtype) -> None:
+    image = kind(pixels(4, 5).to(old) / 255 if old.is_floating_point else pixels(4, 5))
+    result, expected = F.convert_image_dtype(image, new), reference.convert_image_dtype(image, new)
+    assert type(result) is type(expected)
+    assert torch.equal(result, expected)
+
+
 MASKS: list[tuple[str, dict[str, Any]]] = [
     ("horizontal_flip", {}),
     ("vertical_flip", {}),

@@ -131,6 +131,64 @@ def test_outputs_with_another_step_equal_transformers(name: str, settings: dict[
     assert compare_switched(name, settings) >= 2
 
 
+GRAY = [np.ascontiguousarray(image[None, ..., 0], np.float32) / 255 for image in make_images()]
+
+
+def compare_images(name: str, settings: dict[str, Any], images: list[np.ndarray]) -> None:
+    """Compare the outputs for images ``CHW``."""
+    processor = getattr(transformers, name)(**settings)
+    expected = expected_outputs(processor, [torch.from_numpy(image) for image in images], {})
+    compare_outputs(name, expected, from_processor(processor)(ndd.batch(images, layout="CHW")))
+
+
+@pytest.mark.parametrize("name", ["ViTImageProcessor", "ViTImageProcessorPil", "Qwen2VLImageProcessor", "PixtralImageProcessor"])
+@pytest.mark.parametrize("settings", [{"rescale_factor": 1}, {"rescale_factor": 1, "do_normalize": False}, {"rescale_factor": 2}])
+def test_whole_factors_equal_transformers(name: str, settings: dict[str, Any]) -> None:
+    """torch multiplies bytes by a Python int to bytes, NumPy to floats."""
+    assert compare_switched(name, settings) >= 2
+
+
+def test_whole_factors_that_wrap_around_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"ViTImageProcessor with rescale_factor=2 is not supported: .*wrap around; set a float"):
+        from_processor(transformers.ViTImageProcessor(rescale_factor=2, do_normalize=False))
+    assert compare_switched("ViTImageProcessor", {"rescale_factor": 2.0, "do_normalize": False}) >= 2
+    assert compare_switched("ViTImageProcessorPil", {"rescale_factor": 2, "do_normalize": False}) >= 2
+
+
+@pytest.mark.parametrize("name", ["ViTImageProcessor", "CLIPImageProcessor", "DINOv3ViTImageProcessor"])
+def test_gray_floats_are_normalized_by_each_mean(name: str) -> None:
+    for settings in ({}, {"do_rescale": False}) if name != "DINOv3ViTImageProcessor" else ({},):
+        compare_images(name, {"do_convert_rgb": False, **settings}, GRAY)
+        if name != "DINOv3ViTImageProcessor":
+            compare_images(name, {"do_convert_rgb": False, **settings}, [GRAY[0], np.repeat(GRAY[1], 3, 0)])
+
+
+def test_gray_images_that_transformers_cannot_normalize_are_named() -> None:
+    levels = [(image * 255).astype(np.uint8) for image in GRAY]
+    for name, images in (("ViTImageProcessor", levels), ("ViTImageProcessorPil", levels), ("ViTImageProcessorPil", GRAY)):
+        for settings in ({}, {"do_rescale": False}):
+            processor = getattr(transformers, name)(do_convert_rgb=False, **settings)
+            assert expected_outputs(processor, [torch.from_numpy(image) for image in images], {}) is None
+            with pytest.raises(ValueError, match=f"{name}: sample 0 has one channel, .*do_convert_rgb=True"):
+                from_processor(processor)(ndd.batch(images, layout="CHW"))
+
+
+@pytest.mark.parametrize("name", ["PixtralImageProcessor", "PixtralImageProcessorPil"])
+@pytest.mark.parametrize("pads", [True, False])
+@pytest.mark.parametrize("size", [(50, 70), (30, 30)])
+def test_cropped_images_of_pixtral(name: str, pads: bool, size: tuple[int, int]) -> None:
+    settings = {"do_center_crop": True, "crop_size": dict(zip(("height", "width"), size, strict=True)), "do_pad": pads}
+    compare_images(name, settings, [image.transpose(2, 0, 1) for image in make_images([(40, 60)] * 2)])
+    different = [image.transpose(2, 0, 1) for image in make_images()]
+    if pads and name == "PixtralImageProcessor":
+        processor = transformers.PixtralImageProcessor(**settings)
+        assert expected_outputs(processor, [torch.from_numpy(image) for image in different], {}) is None
+        with pytest.raises(ValueError, match=r"PixtralImageProcessor with do_center_crop=True .*do_pad=False"):
+            from_processor(processor)(ndd.batch(different, layout="CHW"))
+    else:
+        compare_images(name, settings, different)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_switched_settings_equal_transformers_or_are_refused(name: str) -> None:

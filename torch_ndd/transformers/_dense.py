@@ -10,7 +10,6 @@ from .._core.values.tensor import Tensor
 from ..ops._columns import first_failure
 from ..ops.generic.convert import cast
 from ..ops.geometry.sizes import fit
-from ..ops.shape.join import cat
 from . import _images
 from ._translation import Translation
 
@@ -94,10 +93,7 @@ class RescaledFirst(Plain):
     def normalize(self, images: Batch, layout: str = "CHW") -> Batch:
         if not self.settings.rescales:
             return super().normalize(images, layout)
-        channels = (images.layout or "HWC").index("C")
-        if self.settings.normalizes and images.shared_extent(channels) == 1:
-            # torchvision's normalize broadcasts a gray image to the channels of the mean.
-            images = cat(*[images] * len(self.settings.mean), axis=channels)
+        images = _images.repeat_gray(images, self.settings, self.dtype)
         mean, std = (self.settings.mean, self.settings.std) if self.settings.normalizes else ([0.0], [1.0])
         return _images.crop_mirror_normalize(images, mean=mean, std=std, dtype=self.dtype or torch.float32, output_layout=layout)
 
@@ -204,8 +200,15 @@ class Pixtral(Plain):
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         resized = self.resize(images, self.target(images))
-        sizes = _images.as_numbers(_images.extents_of(resized))
-        prepared = self.normalize(self.crop(resized))
+        cropped = self.crop(resized)
+        # transformers counts the pixels before the crop with torchvision, after it with Pillow.
+        extents = _images.extents_of(cropped if self.settings.uses_pillow else resized)
+        if self.crops and self.pads and not self.packed and not self.settings.uses_pillow and bool((extents != extents[0]).any()):
+            raise self.settings.make_error(
+                "do_center_crop", True, "images are padded by their sizes before the crop, which must be equal; set do_pad=False"
+            )
+        sizes = _images.as_numbers(extents)
+        prepared = self.normalize(cropped)
         if self.packed:
             return {"pixel_values": prepared, "image_sizes": sizes}
         values = _images.join_padded(prepared) if self.settings.pads else self.stack(prepared)

@@ -133,6 +133,7 @@ def _filter_of(settings: Settings) -> dict[str, Any]:
 
 def normalize(images: Batch, settings: Settings, layout: str, dtype: torch.dtype | None) -> Batch:
     """Rescale and normalize as the settings say, in one pass with the conversion to ``CHW`` or ``HWC``; ``dtype=torch.uint8`` leaves both out."""
+    images = repeat_gray(images, settings, dtype)
     constants = _constants_of(images, settings, dtype)
     if _normalizes_levels(images, settings, dtype):
         images, constants = _normalize_levels(images, settings), {**constants, "mean": [0.0], "std": [1.0]}
@@ -143,8 +144,34 @@ def resize_and_normalize(images: Batch, size: Any, settings: Settings, layout: s
     """Return :func:`resize_to`, then :func:`normalize`, in one pass."""
     if _normalizes_levels(images, settings, dtype) or _passes_through_bytes(images, settings):
         return normalize(resize_to(images, size, settings), settings, layout, dtype)
+    images = repeat_gray(images, settings, dtype)
     constants = _constants_of(images, settings, dtype)
     return resize_crop_mirror(images, size=size, output_layout=layout, **_filter_of(settings), **constants)
+
+
+def repeat_gray(images: Batch, settings: Settings, dtype: torch.dtype | None) -> Batch:
+    """Repeat images of one channel for each number of the mean, as torchvision's normalization does for float32.
+
+    transformers normalizes other dtypes in place, and raises for them; so does its backend for Pillow.
+    """
+    channels = max(len(settings.mean), len(settings.std))
+    if not settings.normalizes or channels == 1 or dtype is torch.uint8:
+        return images
+    axis = (images.layout or "HWC").index("C")
+    shared = images.shared_extent(axis)
+    gray = [shared == 1] * images.batch_size if shared is not None else (images.sample_shapes()[:, axis] == 1).tolist()
+    if not any(gray):
+        return images
+    if settings.uses_pillow or images.dtype is not torch.float32:
+        raise ValueError(
+            f"{OP}: {settings.name}: sample {gray.index(True)} has one channel, for which the mean and std of {channels} must be one number; "
+            "set do_convert_rgb=True, or pass RGB"
+        )
+    if all(gray):
+        return cat(*[images] * channels, axis=axis)
+    return as_batch(
+        [cat(*[sample] * channels, axis=axis) if one_channel else sample for sample, one_channel in zip(images.tensors, gray, strict=True)]
+    )
 
 
 def _constants_of(images: Batch, settings: Settings, dtype: torch.dtype | None) -> dict[str, Any]:

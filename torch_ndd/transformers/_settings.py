@@ -25,7 +25,7 @@ class Settings:
         self.normalizes = bool(self.get("do_normalize", False))
         self.pads = bool(self.get("do_pad", False))
         self.converts_to_rgb = bool(self.get("do_convert_rgb", False))
-        self.factor = float(self.get("rescale_factor", 1 / 255))
+        self._set_factor(self.get("rescale_factor", 1 / 255))
         self.mean = self._channels("image_mean", 0.0)
         self.std = self._channels("image_std", 1.0)
         self.size = self.sides("size")
@@ -40,6 +40,16 @@ class Settings:
         """Return a setting; the default where it is missing or None."""
         value = getattr(self.processor, name, None)
         return default if value is None else value
+
+    def _set_factor(self, factor: Any) -> None:
+        """Store the factor of rescaling."""
+        self.factor = float(factor)
+        # torch multiplies bytes by a Python int to bytes. NumPy's levels become floats.
+        if self.rescales and isinstance(factor, int) and not self.uses_pillow:
+            if factor == 1:
+                self.rescales = False
+            elif not self.normalizes:
+                raise self.make_error("rescale_factor", factor, "an int leaves images uint8, whose levels wrap around; set a float")
 
     def sides(self, name: str) -> dict[str, int]:
         """Return a size as a dict of the sides that are set."""

@@ -176,6 +176,79 @@ def test_a_break_does_not_join_epochs(depth: int) -> None:
     assert len(list(loader)) == 4
 
 
+def iterate_source(dali: Any, batches: int, batch_size: int = 1, depth: int = 2, **options: Any) -> Any:
+    """Return an iterator over a source of as many full batches in an epoch, numbered 0, 1, ..."""
+
+    def source(iteration: int) -> np.ndarray:
+        if iteration >= batches:
+            raise StopIteration
+        return np.full((batch_size, 1), iteration, np.int32)
+
+    @dali.pipeline_def(batch_size=batch_size, num_threads=1, device_id=None, prefetch_queue_depth=depth)
+    def definition() -> Any:
+        return dali.fn.external_source(source)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # reader_name is preferred to size
+        return torch_plugin(dali).DALIGenericIterator(definition(), ["data"], **options)
+
+
+def first_numbers(loader: Any) -> list[int]:
+    return [int(step[0]["data"][0]) for step in loader]
+
+
+def test_length_of_an_epoch_that_ends_with_its_data() -> None:
+    """DALI's length is -1 / batch_size, rounded up, which is an error for batches of one sample."""
+    both(lambda dali: len(iterate_source(dali, 3, batch_size=2)))
+    both(lambda dali: len(iterate_source(dali, 3)), raises=(ValueError, "DALIGenericIterator: the number of batches is unknown.*size or reader_name"))
+    assert len(list(iterate_source(ours, 3))) == 3  # list() asks for the length, and does without it
+
+
+@pytest.mark.parametrize("auto_reset", [True, False])
+@pytest.mark.parametrize("policy", ["FILL", "PARTIAL", "DROP"])
+def test_a_source_that_ends_before_the_size_starts_again(policy: str, auto_reset: bool) -> None:
+    """Every epoch is that of the source, whatever is issued ahead; in DALI all later ones are empty."""
+
+    def program(dali: Any, depth: int, epochs: int) -> Any:
+        chosen = torch_plugin(dali).LastBatchPolicy[policy]
+        loader = iterate_source(dali, 3, 2, depth, size=9, auto_reset=auto_reset, last_batch_policy=chosen)
+        return [first_numbers(loader) for _ in range(epochs)]
+
+    for depth in (1, 2, 5):
+        assert program(ours, depth, 4) == [[0, 1, 2]] * 4
+    both(lambda dali: program(dali, 2, 1))
+
+
+@pytest.mark.parametrize("auto_reset", [True, False])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_a_source_that_ends_in_the_middle_of_a_later_epoch(auto_reset: bool, depth: int) -> None:
+    loader = iterate_source(ours, 5, depth=depth, size=3, auto_reset=auto_reset)
+    assert [first_numbers(loader) for _ in range(4)] == [[0, 1, 2], [3, 4], [0, 1, 2], [3, 4]]
+
+
+@pytest.mark.parametrize("batches", [0, 1, 2])
+def test_a_source_that_ends_where_the_last_batch_is_dropped(batches: int) -> None:
+    """The dropped batch of 5 samples is the third, which the source does not have."""
+    options = {"size": 5, "auto_reset": True, "last_batch_policy": torch_plugin(ours).LastBatchPolicy.DROP}
+    loader = iterate_source(ours, batches, 2, prepare_first_batch=False, **options)
+    assert [first_numbers(loader) for _ in range(3)] == [[*range(batches)]] * 3
+    if not batches:
+        ours_raises(lambda dali: iterate_source(dali, 0, 2, **options), RuntimeError, "the epoch has no batches")
+
+
+@pytest.mark.parametrize("policy", ["FILL", "PARTIAL", "DROP"])
+def test_a_reader_goes_on_in_its_epoch_when_another_source_ends(folder: Path, policy: str) -> None:
+    @ours.pipeline_def(batch_size=2)
+    def definition() -> Any:
+        files = [str(folder / f"{k:02d}.bin") for k in range(6)]
+        return ours.fn.readers.file(files=files, name="Reader")[0], ours.fn.external_source([np.zeros((2, 1)), np.ones((2, 1))], cycle="raise")
+
+    plugin = torch_plugin(ours)
+    loader = plugin.DALIGenericIterator(definition(), MAP, reader_name="Reader", last_batch_policy=plugin.LastBatchPolicy[policy])
+    # The third loop ends with the source, whose first batch was in the second.
+    assert [first_numbers(loader) for _ in range(4)] == [[0, 2], [4], [0], [2, 4]]
+
+
 CHECKS: dict[str, Any] = {
     "size 0": raising(AssertionError, {"size": 0}),
     "size and reader": raising(AssertionError, {"size": 3, "reader_name": "Reader"}),

@@ -26,6 +26,10 @@ class LastBatchPolicy(Enum):
     PARTIAL = 2
 
 
+class UnknownLengthError(ValueError, TypeError):
+    """The length of an epoch that ends when the data ends. ValueError as in DALI; TypeError lets ``list()`` and progress bars do without a length."""
+
+
 class Epochs:
     """Epochs that end when the pipeline raises StopIteration."""
 
@@ -49,8 +53,10 @@ class Epochs:
         """Begin the next epoch and return the number of batches to skip before it."""
         return 0
 
-    def steps(self) -> int:
-        """Return the number of batches of the epoch."""
+    def steps(self, op: str) -> int:
+        """Return 0 for an unknown number of batches, as DALI does. Raise UnknownLengthError for batches of one sample, where DALI raises."""
+        if self.batch_size == 1:
+            raise UnknownLengthError(f"{op}: the number of batches is unknown, because the epoch ends when the data ends; give size or reader_name")
         return 0
 
     state: Description = staticmethod(keys(kind=one_of("source")))
@@ -95,13 +101,16 @@ class SizedEpochs(Epochs):
 
     def restart(self) -> int:
         """Begin the next epoch."""
+        if not self.is_over():  # the data ended early, and begins with the epoch
+            self.taken = 0
+            return 0
         dropped = self.policy is LastBatchPolicy.DROP and self.size % self._step > 0
         # Without padding the last batch continues with the next epoch, whose first samples are taken already.
         fills = self.policy is LastBatchPolicy.FILL and not self.padded
         self.taken = self.taken % self.size if fills else 0
         return int(dropped)
 
-    def steps(self) -> int:
+    def steps(self, op: str) -> int:
         """Return the number of batches of an epoch."""
         return self.size // self._step if self.policy is LastBatchPolicy.DROP else -(-self.size // self._step)
 
@@ -184,6 +193,8 @@ class ReaderEpochs(Epochs):
 
     def restart(self) -> int:
         """Begin the next epoch."""
+        if not self.is_over():  # another source ended early: the reader goes on in its epoch
+            return 0
         dropped = self.policy is LastBatchPolicy.DROP and self.size % self.batch_size > 0
         ahead = self._beyond() if self._fills else [0] * self.shards
         self._begin(self.epoch + 1, self.samples, ahead)
@@ -196,7 +207,7 @@ class ReaderEpochs(Epochs):
         """Return how many samples beyond this epoch each rank had."""
         return [ahead + self.taken - self._length(rank) for rank, ahead in enumerate(self.ahead)]
 
-    def steps(self) -> int:
+    def steps(self, op: str) -> int:
         """Return the number of batches of the epoch."""
         return self.size // self.batch_size if self.policy is LastBatchPolicy.DROP else -(-self.size // self.batch_size)
 

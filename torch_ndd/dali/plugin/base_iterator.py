@@ -4,8 +4,8 @@
 import logging
 import warnings
 from collections.abc import Sequence
-from contextlib import nullcontext
-from typing import Any
+from contextlib import nullcontext, suppress
+from typing import Any, NoReturn
 
 from ..._core.context.states import check_state
 from .. import types
@@ -128,15 +128,15 @@ class BaseIterator:
             self._end()
         try:
             outputs = self._outputs()
-        except StopIteration:
-            raise
+        except StopIteration:  # the data ended: the epoch is over for all pipelines
+            self._end()
         except Exception:
             self._epochs.step()  # the failed batch counts: the readers have passed it
             raise
         return [self._convert(outputs_of_pipe, kept) for outputs_of_pipe, kept in zip(outputs, self._epochs.step(), strict=False)]
 
     def _outputs(self) -> list[Any]:
-        """Return the next outputs of each pipeline, and issue another iteration."""
+        """Return the next outputs of each pipeline, and issue another iteration. Raise StopIteration if the data ended."""
         if not self._scheduled:
             self._schedule()
         outputs: list[Any] = []
@@ -145,9 +145,8 @@ class BaseIterator:
             try:
                 with _use(pipe):
                     outputs.append(pipe.share_outputs())
-            # The data ended: the epoch is over for all pipelines.
             except StopIteration:
-                self._end()
+                raise
             except Exception as error:  # the other pipelines must take this iteration too, to stay in step
                 failed = failed or error
         for pipe in self._pipes:
@@ -180,7 +179,7 @@ class BaseIterator:
                 with _use(pipe):
                     pipe.schedule_run()
 
-    def _end(self) -> None:
+    def _end(self) -> NoReturn:
         """End the epoch: raise StopIteration."""
         self._ended = True
         if self._auto_reset:
@@ -195,17 +194,17 @@ class BaseIterator:
         if not self._scheduled:  # restored at the end of an epoch: sources must be pulled ahead, and may end, as in the saved iterator
             self._schedule()
         self._ended, self._initial = False, None
-        skipped = self._epochs.restart()
+        # With DROP, the incomplete last batch of each pipeline is taken and thrown away.
+        for _ in range(self._epochs.restart()):
+            with suppress(StopIteration):  # the data ended with the epoch: there is no incomplete batch
+                self._outputs()
         for pipe in self._pipes:
             pipe.reset()
         self._schedule()
-        # With DROP, the incomplete last batch of each pipeline is taken and thrown away.
-        for _ in range(skipped):
-            self._outputs()
 
     def __len__(self) -> int:
-        """Number of batches in the epoch; 0 if it ends when the data ends."""
-        return self._epochs.steps()
+        """Number of batches in the epoch. If it ends when the data ends: 0, or a ValueError for batches of one sample, as in DALI."""
+        return self._epochs.steps(self._op)
 
     @property
     def size(self) -> int:

@@ -35,9 +35,11 @@ def check_channels(op: str, images: Batch) -> None:
         raise TypeError(f"{op}: images must have 1 or 3 channels, got {channels}")
 
 
+_INEXACT = (torch.int32, torch.int64)  # float32 has 24 bits of precision
+
+
 def _check_precision(op: str, images: Batch) -> None:
-    # float32 has 24 bits of precision.
-    if images.dtype in (torch.int32, torch.int64):
+    if images.dtype in _INEXACT:
         raise RuntimeError(f"{op}: {images.dtype} cannot be computed safely in float32; convert the images to a smaller or floating-point type")
 
 
@@ -168,8 +170,19 @@ def adjust_hue(inpt: Any, hue_factor: Any) -> Any:
 
 
 def _adjust_hue(images: Batch, hue_factor: Any) -> Batch:
+    # Images that have no hue or no pixels do not change, whatever their dtype.
+    if images.dtype in _INEXACT and _lack_hue(images):
+        _check_factor("adjust_hue", images, "hue_factor", hue_factor, 0.5)
+        check_channels("adjust_hue", images)
+        return images
     _check_precision("adjust_hue", images)
     return _jitter(images, "hue", hue_factor, 0.5)
+
+
+def _lack_hue(images: Batch) -> bool:
+    channels, height, width = (extent(images, letter) for letter in "CHW")
+    unchanged = (channels == 1) | (channels * height * width == 0)
+    return bool(unchanged.all()) if isinstance(unchanged, torch.Tensor) else unchanged
 
 
 adjust_hue_image, adjust_hue_video = on_images(adjust_hue, _adjust_hue)

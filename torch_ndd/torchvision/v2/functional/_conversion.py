@@ -125,8 +125,15 @@ add_kernel(to_dtype, Batch)(_to_dtype_batch)
 
 
 def convert_image_dtype(image: Any, dtype: torch.dtype = torch.float32) -> Any:
-    """Return :func:`to_dtype` with ``scale``. Deprecated in torchvision."""
-    return to_dtype(image, dtype=dtype, scale=True) if isinstance(image, Batch) else to_dtype_image(image, dtype=dtype, scale=True)
+    """Return :func:`to_dtype` with ``scale``. Deprecated in torchvision.
+
+    As there, a ``TVTensor`` keeps its type where the values do not change: from a dtype to itself, and from floats to floats.
+    """
+    if isinstance(image, Batch):
+        return to_dtype(image, dtype=dtype, scale=True)
+    if isinstance(image, single.TVTensor) and (image.dtype == dtype or (image.is_floating_point() and dtype.is_floating_point)):
+        return image.to(dtype)
+    return to_dtype_image(image, dtype=dtype, scale=True)
 
 
 def channels_first(images: Batch) -> Batch:

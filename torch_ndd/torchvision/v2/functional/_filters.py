@@ -20,7 +20,7 @@ from ....ops.shape.reshape import transpose
 from ....random import normal
 from ..._numbers import as_argument, first_failure, holds, number, numbers
 from ._color import check_channels
-from ._dispatch import add_kernel, dispatch, extent, on_images, rows, size_of
+from ._dispatch import add_kernel, dispatch, extent, on_images, rows
 
 
 def normalize(inpt: Any, mean: Sequence[float], std: Sequence[float], inplace: bool = False) -> Any:
@@ -141,9 +141,15 @@ def _gaussian_blur(images: Batch, kernel_size: Any, sigma: Any = None) -> Batch:
     for deviation in (x, y):
         if not holds(deviation > 0):
             raise ValueError(f"{op}: {first_failure(deviation > 0)}sigma must be positive, got {deviation}")
-    for border, side, axis in zip((kernel_size[1] // 2, kernel_size[0] // 2), size_of(images), ("height", "width"), strict=True):
-        if not holds(border < side):
-            raise RuntimeError(f"{op}: {first_failure(border < side)}half the kernel ({border}) must be smaller than the {axis} ({side})")
+    extents = [extent(images, letter) for letter in "CHW"]
+    if any(isinstance(side, int) and side == 0 for side in extents):
+        return images  # without pixels
+    # Samples without pixels have no border either.
+    empty = sum((side == 0 for side in extents if isinstance(side, torch.Tensor)), torch.tensor(False)) > 0
+    for border, side, axis in zip((kernel_size[1] // 2, kernel_size[0] // 2), extents[1:], ("height", "width"), strict=True):
+        fits = (border < side) | empty if isinstance(side, torch.Tensor) else border < side
+        if not holds(fits):
+            raise RuntimeError(f"{op}: {first_failure(fits)}half the kernel ({border}) must be smaller than the {axis} ({side})")
     # torchvision names the width first, the operator the height.
     return convolution.gaussian_blur(images, window_size=[kernel_size[1], kernel_size[0]], sigma=rows(y, x), exact=True)
 
