@@ -85,7 +85,7 @@ class FrameSource(Protocol):
 
 
 # Of the frames that torchcodec returns together. Threads that decode take the GIL once for each call; frames that do not stay in the processor's
-# cache until they are copied are slower: of 640x480, many at once take 1.2 times as long as one by one.
+# cache until they are copied are slower: of 640x480, many in one call take 1.2 times as long as one by one.
 _BYTES_PER_CALL = 1 << 19
 
 
