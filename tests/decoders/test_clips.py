@@ -136,6 +136,26 @@ def test_shared_frames_are_decoded_once_in_increasing_order(monkeypatch: pytest.
     assert sorted(decoded) == [3, 8, 9, 20]
 
 
+@pytest.mark.parametrize("cache_bytes", [0, 3 * FRAME_BYTES, 1 << 30])
+@pytest.mark.parametrize("choices", [([0, 1, 2], [2, 1, -1], [24, 24, 7]), ([0, 1], [1, -1, 9, 10], [3])], ids=["dense", "ragged"])
+def test_frames_of_known_videos_are_joined_without_a_copy(path: str, pool: Workers, choices: tuple[list[int], ...], cache_bytes: int) -> None:
+    decoder = ClipDecoder(1 << 30, cache_bytes)
+    clips = [take(path, numbers) for numbers in choices]
+    copied = decode(decoder, clips, pool)
+    expected = join_frames(copied, FILL, "FHWC")
+    decode(decoder, [take(path, [1, 4])], pool)  # so that the small cache has some of the frames
+    for _ in range(2):
+        together = decode(decoder, clips, pool)
+        assert [frames.seconds.tolist() for frames in together] == [frames.seconds.tolist() for frames in copied]
+        batch = join_frames(together, FILL, "FHWC")
+        assert batch.buffer.data_ptr() == together[0].pixels.data_ptr()
+        assert batch.shape == expected.shape
+        assert torch.equal(batch.buffer.view(-1), expected.buffer.view(-1))
+        assert torch.equal(join_frames(together[1:], FILL, "FHWC").buffer.view(-1), expected.buffer.view(-1)[together[0].pixels.numel() :])
+        apart = join_frames([together[0], together[2]], FILL, "FHWC")
+        assert torch.equal(apart.buffer.view(-1), join_frames([copied[0], copied[2]], FILL, "FHWC").buffer.view(-1))
+
+
 def test_the_cache_keeps_the_latest_frames_within_its_bound(monkeypatch: pytest.MonkeyPatch, path: str, pool: Workers) -> None:
     decoded, decoder = count_decoded(monkeypatch), ClipDecoder(1 << 30, 3 * FRAME_BYTES + 5)
     first = decode(decoder, [take(path, [0, 1])], pool)[0]
@@ -188,6 +208,10 @@ def test_damaged_frames_are_errors_and_the_others_good(tmp_path: Path, pool: Wor
         *good, bad = decode(decoder, [take(str(path), [k]) for k in (0, 3, 24)], pool)
         assert [isinstance(result, Frames) for result in good] == [True, True]
         assert "Invalid data found when processing input" in str(bad)
+    # Decoded together, the frames before the damaged one are as good as alone.
+    alone = [isinstance(decode(decoder, [take(str(path), [k])], pool)[0], Frames) for k in range(COUNT)]
+    assert 0 < sum(alone) < COUNT
+    assert [isinstance(result, Frames) for result in decode(decoder, [take(str(path), [k]) for k in range(COUNT)], pool)] == alone
 
 
 def test_frames_behind_the_actual_end_are_errors_and_the_others_good(tmp_path: Path, pool: Workers) -> None:

@@ -281,7 +281,7 @@ def test_damage_before_a_key_frame_does_not_concern_the_frames_after_it(fake: Fa
     fake.videos = {0: FakeVideo(damaged=(7,))}  # its key frames are 0, 8, 16 and 24
     (path,) = write(tmp_path, 1)
     video = Video(path, max_bytes=1 << 30, device=torch.device("cpu"))
-    found = [read_levels(frame[None]) for numbers in ([3, 4], [10, 11]) for _, frame, _ in video.decode(np.array(numbers))]
+    found = [read_levels(frame[None]) for numbers in ([3, 4], [10, 11]) for _, frames, _ in video.decode(np.array(numbers)) for frame in frames]
     assert found == [[3], [4], [10], [11]]
     assert fake.seeks == [0.8]
 

@@ -147,6 +147,10 @@ class FakeTorchcodec:
             def get_frame_at(self, number: int) -> Any:
                 return SimpleNamespace(data=torch.full((HEIGHT, WIDTH, 3), level_of(number), dtype=torch.uint8), pts_seconds=number / RATE)
 
+            def get_frames_at(self, numbers: torch.Tensor) -> Any:
+                frames = [self.get_frame_at(number).data for number in numbers.tolist()]
+                return SimpleNamespace(data=torch.stack(frames), pts_seconds=numbers.double() / RATE)
+
         module = SimpleNamespace(VideoDecoder=VideoDecoder, set_cuda_backend=lambda name: contextlib.nullcontext())
         if self.has_packets:
             module.Demuxer = Demuxer

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clips: the frames that the samples of a batch take from videos, decoded together."""
 
+import math
 import os
 import resource
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, repeat
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from .._core import native
 from .._core.process.fork_locks import new_lock
 from .._core.process.workers import Workers
-from .._core.values.batch import Batch, empty_packed
+from .._core.values.batch import Batch, empty_packed, new_batch, ragged_batch
 from .._core.values.extents import find_lasting_extents
 from .._core.work.cuda_work import on_decode_stream, stream_work
 from . import _frame_sources
@@ -42,6 +43,8 @@ class VideoFacts(NamedTuple):
     width: int
     keys: np.ndarray
     """The numbers of the key frames; none where a video is only decoded from its beginning."""
+    frame: tuple[int, ...] = ()
+    """The shape of a decoded frame, which differs from that in the header for rotated videos; empty as long as none has been decoded."""
 
     def check(self, count: int, max_bytes: int, item_bytes: int = 1) -> None:
         """Raise RuntimeError or MemoryError if this many frames are more than a sample may have."""
@@ -60,13 +63,63 @@ class Frames(NamedTuple):
     """The frames of a clip."""
 
     numbers: np.ndarray
-    pixels: list[torch.Tensor | None]
-    """(height, width, 3), uint8, on the decoder's device; the same tensor in all clips that share the frame, and None for a filled one."""
+    pixels: Sequence[torch.Tensor | None] | torch.Tensor
+    """(height, width, 3), uint8, on the decoder's device; the same tensor in all clips that share the frame, and None for a filled one. Or the
+    frames together, (frames, height, width, 3), in the memory of a block, where filled ones have no values yet."""
     seconds: np.ndarray
     """The time of each frame, -1 for a filled one."""
+    place: tuple["_Block", int] | None = None
+    """The block that has the frames, and where they begin in it."""
 
 
-_Frame = tuple[torch.Tensor, float]
+_Frame = tuple[torch.Tensor | None, float]  # None: the frame is in the block
+_CachedFrame = tuple[torch.Tensor, float]
+
+
+class _Block:
+    """The memory of a batch's clips, one after the other, to which threads copy each frame while it is in their caches.
+
+    Args:
+        shapes: The shape of each clip, (frames, height, width, 3).
+        numbers: The frames of each clip.
+        paths: The video of each clip.
+    """
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]], numbers: Sequence[np.ndarray], paths: Sequence[str]) -> None:
+        self._shapes, self._sizes = shapes, {path: shape[1:] for path, shape in zip(paths, shapes, strict=True)}
+        self._begins = np.cumsum([0, *map(math.prod, shapes)]).tolist()
+        self.values = native.empty([self._begins[-1]], torch.uint8, native.CPU)
+        parts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+        for path, shape, wanted, begin in zip(paths, shapes, numbers, self._begins, strict=False):
+            parts.setdefault(path, []).append((wanted, begin + math.prod(shape[1:]) * np.arange(len(wanted))))
+        self._targets: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # increasing frame numbers, and the place of each
+        for path, pairs in parts.items():
+            wanted, places = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
+            order = np.argsort(wanted, kind="stable")
+            self._targets[path] = wanted[order], places[order]
+
+    def put(self, path: str, numbers: np.ndarray, frames: torch.Tensor) -> None:
+        """Copy frames with increasing numbers to all clips that have them. Raise RuntimeError if they have another size than the first ones."""
+        shape = tuple(frames.shape[1:])
+        if shape != self._sizes[path]:
+            height, width, _ = self._sizes[path]
+            raise RuntimeError(f"a frame has {shape[0]}x{shape[1]} pixels, and the first ones have {height}x{width}")
+        wanted, places = self._targets[path]
+        first, end = np.searchsorted(wanted, (numbers[0], numbers[-1] + 1))
+        wanted, places = wanted[first:end], places[first:end]
+        rows = np.searchsorted(numbers, wanted)
+        here = numbers[rows] == wanted  # frames between them may be in the cache
+        rows, places = rows[here], places[here]
+        size, values = math.prod(shape), self.values.numpy()
+        ends = np.flatnonzero((np.diff(rows) != 1) | (np.diff(places) != size)) + 1
+        for k, after in pairwise([0, *ends.tolist(), len(rows)]):
+            row, place, count = int(rows[k]), int(places[k]), after - k
+            values[place : place + count * size].reshape(count, *shape)[:] = frames[row : row + count].numpy()
+
+    def clip(self, i: int, numbers: np.ndarray, seconds: np.ndarray) -> Frames:
+        """Return clip i, which has been copied."""
+        begin, end = self._begins[i : i + 2]
+        return Frames(numbers, self.values[begin:end].view(self._shapes[i]), seconds, (self, begin))
 
 
 @dataclass
@@ -85,7 +138,8 @@ class ClipRequest:
     process: int
     pieces: list[tuple[str, Future[_Piece]]]
     chosen: dict[int, np.ndarray | Exception]
-    cached: dict[tuple[str, int], _Frame]
+    cached: dict[tuple[str, int], _CachedFrame]
+    block: _Block | None = None
 
 
 class ClipDecoder:
@@ -112,7 +166,7 @@ class ClipDecoder:
         self._facts: OrderedDict[str, VideoFacts] = OrderedDict()
         self._keys = 0  # of all facts
         self._idle: OrderedDict[Video, str] = OrderedDict()  # open videos that no thread uses
-        self._cache: OrderedDict[tuple[str, int], _Frame] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, int], _CachedFrame] = OrderedDict()
         self._cached_bytes = 0
 
     def start(self, clips: Sequence[Clip], pool: Workers) -> ClipRequest:
@@ -140,19 +194,27 @@ class ClipDecoder:
             wanted = self._take_cached(path, _sort_frames(chosen), request.cached)
             if len(wanted):
                 parts.append((path, wanted, *_estimate_work(wanted, facts.keys)))
+        if not request.pieces:
+            request.block = self._allocate(clips, request.chosen)
         # Two parts per thread, so that one long part does not keep the others waiting at the end.
         share = max(_MIN_WORK, sum(int(work.sum()) for _, _, work, _ in parts) // (2 * pool.max_workers))
         for path, wanted, work, seeks in parts:
             bounds = _divide(work, seeks, share)
             for begin, end in pairwise(bounds):
-                request.pieces.append((path, pool.submit(self._decode, path, wanted[begin:end])))
+                request.pieces.append((path, pool.submit(self._decode, path, wanted[begin:end], request.block)))
         return request
 
     def finish(self, request: ClipRequest, pool: Workers) -> list[Frames | Exception]:
         """Wait for the frames; the clips that cannot be decoded are errors."""
         if request.process != os.getpid():  # a fork inherits no threads
             request = self.start(request.clips, pool)
-        found: dict[tuple[str, int], _Frame | Exception] = dict(request.cached)
+        found: dict[tuple[str, int], _Frame | Exception] = {**request.cached}
+        if request.block is not None:
+            for (path, number), (pixels, _) in request.cached.items():
+                try:
+                    request.block.put(path, np.array([number]), pixels[None])
+                except RuntimeError as error:
+                    found[path, number] = error
         chosen = dict(request.chosen)
         failed: dict[str, Exception] = {}
         for path, future in request.pieces:
@@ -163,7 +225,20 @@ class ClipDecoder:
                 continue
             chosen |= piece.chosen
             found |= {(path, number): frame for number, frame in piece.frames.items()}
-        return [_gather(failed.get(clip.path) or chosen[i], clip.path, found) for i, clip in enumerate(request.clips)]
+        return [_gather(failed.get(clip.path) or chosen[i], clip.path, found, request.block, i) for i, clip in enumerate(request.clips)]
+
+    def _allocate(self, clips: Sequence[Clip], chosen: dict[int, np.ndarray | Exception]) -> _Block | None:
+        """Return memory for all clips; None if the size of one is not known, or on a GPU, which copies without the host."""
+        shapes: list[tuple[int, ...]] = []
+        numbers: list[np.ndarray] = []
+        with self._lock:
+            for i, clip in enumerate(clips):
+                facts, wanted = self._facts.get(clip.path), chosen[i]
+                if facts is None or not facts.frame or isinstance(wanted, Exception):
+                    return None
+                shapes.append((len(wanted), *facts.frame))
+                numbers.append(wanted)
+        return None if self._device.type == "cuda" or not clips else _Block(shapes, numbers, [clip.path for clip in clips])
 
     def _open_and_decode(self, path: str, clips: dict[int, Clip]) -> _Piece:
         """Choose the frames of a video that was not open before, and decode them."""
@@ -177,11 +252,15 @@ class ClipDecoder:
             while self._keys > MAX_KEYS:
                 self._keys -= len(self._facts.popitem(last=False)[1].keys)
         chosen = {i: _choose(clip, facts) for i, clip in clips.items()}
-        piece = self._decode(path, _sort_frames(chosen))
+        piece = self._decode(path, _sort_frames(chosen), None)
         piece.chosen = chosen
+        frame = next((frame[0] for frame in piece.frames.values() if not isinstance(frame, Exception)), None)
+        with self._lock:
+            if frame is not None and path in self._facts:
+                self._facts[path] = self._facts[path]._replace(frame=tuple(frame.shape))
         return piece
 
-    def _decode(self, path: str, wanted: np.ndarray) -> _Piece:
+    def _decode(self, path: str, wanted: np.ndarray, block: _Block | None) -> _Piece:
         piece = _Piece()
         # One damaged frame must not take the rest of the video with it.
         while len(piece.frames) < len(wanted):
@@ -189,8 +268,16 @@ class ClipDecoder:
             try:
                 with self._lend(path) as video:
                     try:
-                        for k, frame, time in video.decode(wanted[begin:]):
-                            piece.frames[int(wanted[begin + k])] = frame, time
+                        for k, frames, times in video.decode(wanted[begin:]):
+                            numbers = wanted[begin + k : begin + k + len(times)]
+                            if block is not None:
+                                block.put(path, numbers, frames)
+                            pixels: Iterable[torch.Tensor | None] = frames
+                            if not self._cache_bytes and block is not None:
+                                pixels = repeat(None, len(times))
+                            elif self._cache_bytes and len(times) > 1:  # a cached frame must not keep the memory of the others
+                                pixels = [torch.from_numpy(frame.numpy().copy()) for frame in frames]
+                            piece.frames |= zip(numbers.tolist(), zip(pixels, times, strict=True), strict=True)
                     finally:
                         video.finish()
             except EndsEarlyError as error:  # raised at the first frame that is missing
@@ -218,7 +305,7 @@ class ClipDecoder:
             while len(self._idle) > self._max_idle:
                 surplus.append(self._idle.popitem(last=False))
 
-    def _take_cached(self, path: str, wanted: np.ndarray, found: dict[tuple[str, int], _Frame]) -> np.ndarray:
+    def _take_cached(self, path: str, wanted: np.ndarray, found: dict[tuple[str, int], _CachedFrame]) -> np.ndarray:
         """Copy frames from the cache to ``found``. Return the numbers of the others."""
         if not self._cache:
             return wanted
@@ -238,9 +325,9 @@ class ClipDecoder:
             return
         with self._lock:
             for number, frame in piece.frames.items():
-                if isinstance(frame, Exception) or (path, number) in self._cache:
+                if isinstance(frame, Exception) or frame[0] is None or (path, number) in self._cache:
                     continue
-                self._cache[path, number] = frame
+                self._cache[path, number] = frame[0], frame[1]
                 self._cached_bytes += frame[0].nbytes
             while self._cached_bytes > self._cache_bytes:
                 _, (pixels, _) = self._cache.popitem(last=False)
@@ -248,12 +335,21 @@ class ClipDecoder:
 
 
 def join_frames(clips: Sequence[Frames], fill: torch.Tensor, layout: str, device: torch.device = native.CPU) -> Batch:
-    """Copy the frames of clips into a batch on their device. ``layout`` is ``FHWC``, or ``HWC`` for clips of one frame."""
-    shapes = []
+    """Join the frames of clips to a batch on their device: their block, or copies. ``layout`` is ``FHWC``, or ``HWC`` for clips of one frame."""
+    shapes, filling = [], fill.numpy()
     for clip in clips:
-        sizes = {pixels.shape for pixels in clip.pixels if pixels is not None}
+        if isinstance(clip.pixels, torch.Tensor):
+            sizes = {clip.pixels.shape[1:]}
+            if (clip.numbers < 0).any():
+                clip.pixels.numpy()[clip.numbers < 0] = filling
+        else:
+            sizes = {pixels.shape for pixels in clip.pixels if pixels is not None}
         assert len(sizes) == 1  # of one video
         shapes.append((*([len(clip.pixels)] if layout == "FHWC" else []), *sizes.pop()))
+    if (values := _find_block(clips)) is not None:
+        if len(set(shapes)) == 1:
+            return new_batch(values.view(len(clips), *shapes[0]), None, layout)
+        return ragged_batch(values, np.array(shapes, np.int64), layout)
     table, lasting = torch.tensor(shapes, dtype=torch.int64), find_lasting_extents(shapes, layout)
     if device.type == "cuda":
         with on_decode_stream(device):
@@ -263,13 +359,29 @@ def join_frames(clips: Sequence[Frames], fill: torch.Tensor, layout: str, device
         return output
     output = empty_packed(table, torch.uint8, device, layout, lasting)
     # By NumPy: torch splits a copy among threads, which wait for each other while all cores decode.
-    values, filling, at = output.buffer.view(-1).numpy(), fill.numpy(), 0
+    array, at = output.buffer.view(-1).numpy(), 0
     for clip, shape in zip(clips, shapes, strict=True):
         size = int(np.prod(shape[-3:]))
         for pixels in clip.pixels:
-            values[at : at + size].reshape(shape[-3:])[:] = filling if pixels is None else pixels.numpy()
+            array[at : at + size].reshape(shape[-3:])[:] = filling if pixels is None else pixels.numpy()
             at += size
     return output
+
+
+def _find_block(clips: Sequence[Frames]) -> torch.Tensor | None:
+    """Return the memory of clips that follow each other in a block; None if they do not."""
+    block: _Block | None = None
+    begin = end = 0
+    for clip in clips:
+        if clip.place is None or not isinstance(clip.pixels, torch.Tensor):
+            return None
+        if block is None:
+            block, begin = clip.place
+            end = begin
+        if clip.place != (block, end):
+            return None
+        end += clip.pixels.numel()
+    return None if block is None else block.values[begin:end]
 
 
 def _copy_on_gpu(clips: Sequence[Frames], fill: torch.Tensor, shapes: Sequence[tuple[int, ...]], values: torch.Tensor) -> None:
@@ -334,8 +446,10 @@ def _divide(work: np.ndarray, seeks: np.ndarray, share: int) -> list[int]:
     return [*bounds, len(work)]
 
 
-def _gather(chosen: np.ndarray | Exception, path: str, found: dict[tuple[str, int], _Frame | Exception]) -> Frames | Exception:
-    """Return the frames of a clip, or the error of the first one that has none."""
+def _gather(
+    chosen: np.ndarray | Exception, path: str, found: dict[tuple[str, int], _Frame | Exception], block: _Block | None, i: int
+) -> Frames | Exception:
+    """Return the frames of clip i, or the error of the first one that has none."""
     if isinstance(chosen, Exception):
         return chosen
     pixels: list[torch.Tensor | None] = []
@@ -349,7 +463,7 @@ def _gather(chosen: np.ndarray | Exception, path: str, found: dict[tuple[str, in
             return frame
         pixels.append(frame[0])
         seconds[k] = frame[1]
-    return Frames(chosen, pixels, seconds)
+    return Frames(chosen, pixels, seconds) if block is None else block.clip(i, chosen, seconds)
 
 
 def check_cache_bytes(op: str, value: int | None) -> int:

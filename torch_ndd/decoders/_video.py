@@ -254,17 +254,18 @@ class Video:
         bounds = np.searchsorted(place[order], np.arange(len(wanted) + 1))
         output = torch.empty(0)
         # The size comes from a decoded frame: that in the header differs for rotated videos. So one is decoded even if all are filled.
-        for k, frame, time in self.decode(wanted if len(wanted) else np.zeros(1, np.int64)):
+        for first, frames, times in self.decode(wanted if len(wanted) else np.zeros(1, np.int64)):
             if out is None:
                 out = native.empty([len(numbers) * self.frame_bytes], torch.uint8, self._device)
-            output = out.view(len(numbers), *frame.shape)
-            if self._stream is not None and k == 0:
+            output = out.view(len(numbers), *frames.shape[1:])
+            if self._stream is not None and first == 0:
                 self._stream.wait_event(after or record_event(torch.cuda.current_stream(self._device)))
             if not len(wanted):
                 break
-            targets = real[order[bounds[k] : bounds[k + 1]]]
-            self._copy(frame, output, targets)
-            seconds[targets] = time
+            for k, (frame, time) in enumerate(zip(frames, times, strict=True), first):
+                targets = real[order[bounds[k] : bounds[k + 1]]]
+                self._copy(frame, output, targets)
+                seconds[targets] = time
         if len(real) < len(numbers):
             filling = fill.expand(*output.shape[1:]).contiguous()
             with self._on_stream():
@@ -279,35 +280,43 @@ class Video:
             for target in targets.tolist():
                 output[target].copy_(frame)
 
-    def decode(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, float]]:
-        """Decode increasing frame numbers: yield the position of each, the frame (height, width, 3), and its time in seconds.
+    def decode(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, list[float]]]:
+        """Decode increasing frame numbers: yield the position of the first of some, their frames (n, height, width, 3), and their times in seconds.
 
-        torchcodec decodes each group of pictures once, from its key frame to the last frame wanted, and converts only the frames wanted to RGB. One
-        frame for each call: a call for many, whose result is a new tensor of tens of megabytes, takes 1.2 times as long for frames of 640x480.
+        torchcodec decodes each group of pictures once, from its key frame to the last frame wanted, and converts only the frames wanted to RGB.
 
         Raise EndsEarlyError if there are fewer frames than the index of the file says, RuntimeError for a frame of another size.
         """
-        for k, frame, time in self._decode_in_order(wanted, 0) if self._decodes_in_order() else self._decode_by_number(wanted):
+        for k, frames, times in self._decode_in_order(wanted, 0) if self._decodes_in_order() else self._decode_by_number(wanted):
             # The size of the output was computed from the first frames.
-            if frame.numel() != self.frame_bytes:
-                raise RuntimeError(f"a frame has {frame.shape[0]}x{frame.shape[1]} pixels, and the first ones have {self.height}x{self.width}")
-            with self._on_stream():
-                on_device = frame.to(self._device)
-            yield k, on_device, time
+            if frames[0].numel() != self.frame_bytes:
+                size = f"{frames.shape[1]}x{frames.shape[2]}"
+                raise RuntimeError(f"a frame has {size} pixels, and the first ones have {self.height}x{self.width}")
+            if self._stream is not None:
+                with self._on_stream():
+                    frames = frames.to(self._device)
+            yield k, frames, times
 
-    def _decode_by_number(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, float]]:
-        for k, number in enumerate(wanted.tolist()):
+    def _decode_by_number(self, wanted: np.ndarray) -> Iterator[tuple[int, torch.Tensor, list[float]]]:
+        k, most = 0, self._decoder.frames_per_call
+        while k < len(wanted):
+            numbers = wanted[k : k + most]
             try:
                 with self._reading(), self._on_stream():
-                    frame, time = self._decoder.decode_at(number)
+                    frames, times = self._decoder.decode_several(numbers)
             except (IndexError, RuntimeError) as error:
-                if NO_MORE_FRAMES not in str(error):
+                if NO_MORE_FRAMES in str(error):
+                    self._in_order = True  # the index of the file is wrong: decode in order from now on
+                    self._reopen()
+                    yield from self._decode_in_order(wanted, k)
+                    return
+                if len(numbers) == 1:
                     raise
-                self._in_order = True  # the index of the file is wrong: decode in order from now on
+                most = 1  # the frames before the damaged one are good
                 self._reopen()
-                yield from self._decode_in_order(wanted, k)
-                return
-            yield k, frame, time
+                continue
+            yield k, frames, times
+            k += len(numbers)
 
     def _decodes_in_order(self) -> bool:
         in_order = self._in_order
@@ -323,7 +332,7 @@ class Video:
                 self._reopen()
         return in_order
 
-    def _decode_in_order(self, wanted: np.ndarray, first: int) -> Iterator[tuple[int, torch.Tensor, float]]:
+    def _decode_in_order(self, wanted: np.ndarray, first: int) -> Iterator[tuple[int, torch.Tensor, list[float]]]:
         # Frames come in one direction only; an earlier one needs a new beginning.
         if self._next > wanted[first]:
             self._reopen()
@@ -331,7 +340,7 @@ class Video:
             frame, time = self._decode_next()
             while self._next <= wanted[k]:
                 frame, time = self._decode_next()
-            yield k, frame, time
+            yield k, frame[None], [time]
 
     def _decode_next(self) -> tuple[torch.Tensor, float]:
         """Return the frame that comes next and its time."""
@@ -366,7 +375,7 @@ class Video:
         slack = 1e-6  # times in text have fewer digits than a frame's
         low, high = 0, self.count  # the first frame that begins at the time or, without ``up``, after it
         if self._decodes_in_order():
-            for number, _, begin in self._decode_in_order(np.arange(high), 0):
+            for number, _, (begin,) in self._decode_in_order(np.arange(high), 0):
                 if begin >= seconds - slack if up else begin > seconds + slack:
                     high = number
                     break
