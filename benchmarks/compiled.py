@@ -48,7 +48,7 @@ def _samples(x: Any, factor: Any, angle: Any, coin: Any) -> Any:
     return ndd.crop_mirror_normalize(x, mean=_MEAN, std=_STD)
 
 
-def _colours(x: Any, factor: Any, angle: Any, coin: Any) -> Any:
+def _colors(x: Any, factor: Any, angle: Any, coin: Any) -> Any:
     x = ndd.flip(ndd.color_twist(ndd.brightness(x, brightness=1.1), hue=angle, saturation=factor), horizontal=coin)
     return ndd.crop_mirror_normalize(x, mean=_MEAN, std=_STD)
 
@@ -71,7 +71,7 @@ def _five(x: Any, factor: Any, angle: Any, coin: Any) -> Any:
 
 
 def _six(x: Any, factor: Any, angle: Any, coin: Any) -> Any:
-    return _colours(ndd.posterize(ndd.contrast(x, contrast=factor), bits=6), factor, angle, coin)
+    return _colors(ndd.posterize(ndd.contrast(x, contrast=factor), bits=6), factor, angle, coin)
 
 
 def _normalize(x: Any, coin: Any, layout: str) -> Any:
@@ -101,7 +101,7 @@ CHAINS: dict[str, Chain] = {
     "4, pointwise: brightness, contrast, brightness_contrast, normalize": _pointwise,
     "4, to planes: brightness, contrast, flip, normalize to CHW": _planes,
     "4, to planes, a value a sample: brightness, contrast, flip, normalize to CHW": _samples,
-    "4: brightness, color_twist with a hue a sample, flip, normalize to CHW": _colours,
+    "4: brightness, color_twist with a hue a sample, flip, normalize to CHW": _colors,
     "4: brightness, brightness_contrast, hsv, flip": _bytes,
     "5: saturation, brightness, contrast, flip, normalize to CHW": _five,
     "6: contrast, posterize, brightness, color_twist, flip, normalize to CHW": _six,

@@ -145,7 +145,7 @@ def _cuda(build: dict[str, str], missing: list[Missing]) -> dict[str, Any]:
     found: dict[str, Any] = {f"gpu:{k}": _gpu(k, build["cuda_architectures"], missing) for k in range(gpu_count())}
     engines: dict[str, str] = {}
     for name, remedy in _GPU_FORMATS.items():
-        problem = _problem(lambda name=name: engines.update({name: _find_engine(_FILES[name])}))
+        problem = _find_problem(lambda name=name: engines.update({name: _find_engine(_FILES[name])}))
         if problem is None and engines[name] == "cpu":
             problem = "the GPU's decoders do not accept a plain file"
         if problem is not None:
@@ -265,7 +265,7 @@ def _codecs(missing: list[Missing]) -> dict[str, Any]:
     codecs: dict[str, Any] = {}
     for name, content in _FILES.items():
         package, version = (_DECODERS[name], _version(_DECODERS[name])) if name in _DECODERS else nvimgcodec or (_NVIMGCODEC[0], None)
-        problem = _problem(lambda content=content: _decode(content))
+        problem = _find_problem(lambda content=content: _decode(content))
         codecs[name] = f"{package} {version or ''}".strip() if problem is None else f"does not work: {problem}"
         if problem is not None:
             wanted = f"'{package}<0.10'" if package in _NVIMGCODEC else package  # as in pyproject.toml
@@ -301,7 +301,7 @@ def _decode(content: bytes, device: str = "cpu") -> None:
         raise RuntimeError(f"8 x 8 red pixels became {pixels.shape} with the mean {red.round()}")
 
 
-def _problem(attempt: Callable[[], Any]) -> str | None:
+def _find_problem(attempt: Callable[[], Any]) -> str | None:
     try:
         attempt()
     except Exception as error:
@@ -345,12 +345,12 @@ def _extras(missing: list[Missing]) -> dict[str, str]:
     for name, extra in _EXTRAS.items():
         lacking = [distribution for module, distribution in extra.packages.items() if not _importable(module)]
         found = ", ".join(f"{package} {_version(package) or 'of unknown version'}" for package in extra.packages.values() if package not in lacking)
-        problem = _problem(codec) if name == "video" and not lacking else None
+        problem = _find_problem(codec) if name == "video" and not lacking else None
         extras[name] = f"{found or 'needs nothing'}; for {extra.use}"
         if lacking:
             extras[name] = f"- without {', '.join(lacking)}; for {extra.use}"
             missing.append(Missing(extra.use, f"{', '.join(lacking)} not installed", f"pip install torch_ndd[{name}]"))
-        elif name == "gpu" and (reason := _problem(_check_gpu_libraries)) is not None:
+        elif name == "gpu" and (reason := _find_problem(_check_gpu_libraries)) is not None:
             extras[name] = f"- {found}, which cannot be used; for {extra.use}"
             missing.append(Missing(extra.use, reason, "pip install --upgrade torch_ndd[gpu]"))
         elif problem is not None:

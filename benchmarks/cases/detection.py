@@ -53,12 +53,12 @@ def _anchors() -> Iterator[float]:
         for ratio in ratios:
             shapes += [(side * ratio**0.5, side / ratio**0.5), (side / ratio**0.5, side * ratio**0.5)]
         for y, x, (width, height) in itertools.product(range(cells), range(cells), shapes):
-            centre_x, centre_y = (x + 0.5) / cells, (y + 0.5) / cells
+            center_x, center_y = (x + 0.5) / cells, (y + 0.5) / cells
             yield from (
-                max(0.0, centre_x - width / 2),
-                max(0.0, centre_y - height / 2),
-                min(1.0, centre_x + width / 2),
-                min(1.0, centre_y + height / 2),
+                max(0.0, center_x - width / 2),
+                max(0.0, center_y - height / 2),
+                min(1.0, center_x + width / 2),
+                min(1.0, center_y + height / 2),
             )
 
 

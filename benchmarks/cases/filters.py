@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operators of neighbourhoods, and noise."""
+"""Operators of neighborhoods, and noise."""
 
 import numpy as np
 import torch

@@ -36,6 +36,7 @@ bool is_new(const std::string& kernel) {
 
 }  // namespace
 
+// The kernel owns the handles on the stack: each Tensor deletes its own.
 Tensor Parameter<Tensor>::take(uint64_t value) { return Tensor(to<AtenTensorHandle>(value)); }
 
 MaybeTensor Parameter<MaybeTensor>::take(uint64_t value) {
@@ -63,6 +64,7 @@ void store_results(uint64_t* stack, const std::pair<MaybeTensor, int64_t>& resul
   stack[1] = torch::stable::detail::from(results.second);
 }
 
+// A second handle to the same tensor, which whoever takes the value owns.
 uint64_t to_ivalue(const Tensor& tensor) {
   AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_new_tensor_handle(tensor.handle(), &handle));
@@ -98,6 +100,7 @@ bool keep_call(Boxed* kernel, const char* const* types, uint64_t* stack, uint64_
 }
 
 void DeviceScope::enter(const Tensor& tensor) {
+  // The first CUDA tensor of a call decides.
   if (guard_ != nullptr || !tensor.is_cuda()) return;
   DeviceGuardHandle guard = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_create_device_guard(tensor.device_index(), &guard));

@@ -49,7 +49,7 @@ def test_types_and_errors_of_windows(program: Program, raises: Raises | None) ->
         lambda m: m.random_crop_generator([5, 5], random_area=[1, 1], random_aspect_ratio=[1, 1]),
     ],
 )
-def test_windows_without_a_choice(program: Program) -> None:
+def test_crops_without_a_random_choice_equal_dali(program: Program) -> None:
     for k in range(2):
         assert_same(lambda m, k=k: program(m)[k])
 

@@ -137,7 +137,7 @@ def test_parts_of_damaged_files_end_with_an_error_or_frames(name: str) -> None:
             assert len(part) <= 0.2 * 2**31
 
 
-def test_flac_is_sought_in_long_and_silent_sounds() -> None:
+def test_flac_seeks_in_long_and_silent_sounds() -> None:
     rng = np.random.default_rng(0)
     loud = rng.uniform(-1, 1, (40_000, 2)) * (np.arange(40_000)[:, None] < 20_000)
     file = encode(np.concatenate([loud, np.zeros((900_000, 2)), loud]), "FLAC")

@@ -149,7 +149,7 @@ def test_under_compile() -> None:
 
 
 @pytest.mark.parametrize("file", [JPEG, PNG, JPEG2000], ids=["jpeg", "png", "jpeg 2000"])
-def test_max_pixels(file: np.ndarray) -> None:
+def test_images_above_max_pixels_are_rejected(file: np.ndarray) -> None:
     height, width, _ = ndd.peek_image_shape(file).torch().tolist()
     pixels = height * width
     assert decode(file, max_pixels=pixels).shape == (height, width, 3)

@@ -89,7 +89,7 @@ def test_pixels_are_close_to_averages(name: str, output_type: str) -> None:
 
 
 @needs_libjpeg
-def test_flat_colours_are_the_same() -> None:
+def test_flat_colors_are_unchanged() -> None:
     for color in ((255, 0, 0), (12, 200, 90), (0, 0, 0)):
         file = encode(np.full((64, 48, 3), color, np.uint8))
         whole = values(ndd.decoders.image(file))

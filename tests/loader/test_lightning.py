@@ -134,7 +134,7 @@ def test_resumed_anywhere(files: list[Path], tmp_path: Path, options: dict[str, 
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 7])
-def test_another_batch_size(files: list[Path], tmp_path: Path, batch_size: int) -> None:
+def test_checkpoints_resume_with_another_batch_size(files: list[Path], tmp_path: Path, batch_size: int) -> None:
     """The rest of the interrupted epoch, each sample once, then whole epochs."""
     model, saving = Model(), SaveAlways(tmp_path)
     trainer_of(tmp_path, [saving], max_epochs=1).fit(model, datamodule=data_of(files))

@@ -117,7 +117,7 @@ def test_resume_at_every_step(folder: Path, batch_size: int, options: dict[str, 
             assert labels(second) == epoch
 
 
-def test_another_batch_size(folder: Path) -> None:
+def test_reset_takes_a_state_of_another_batch_size(folder: Path) -> None:
     first = reader(folder, 4)
     next(first)
     second = nodes.ToTorch(reader(folder, 3))

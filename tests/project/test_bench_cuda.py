@@ -281,7 +281,7 @@ def test_figures_of_memory(clock: None, monkeypatch: pytest.MonkeyPatch) -> None
     assert "that torch knows nothing of" in report["failed"]["torch_ndd memory"]
 
 
-def test_chains_of_the_rivals() -> None:
+def test_chains_of_other_libraries_return_every_image() -> None:
     pixels = torch.randint(0, 256, (2, 24, 32, 3), dtype=torch.uint8)
     for described in compiled.CHAINS:
         for call in compiled.rivals(described, pixels).values():

@@ -45,7 +45,7 @@ def write_images(folder: Path, name: str, count: int) -> None:
         Image.fromarray(pixels.numpy()).save(folder / name / f"{i}.jpg")
 
 
-def test_train_images_recognises_digits(train_images: ModuleType, tmp_path: Path) -> None:
+def test_train_images_recognizes_digits(train_images: ModuleType, tmp_path: Path) -> None:
     assert train_images.main(["--epochs", "3", "--out", str(tmp_path / "batch.png")]) >= 97
 
 
@@ -98,7 +98,7 @@ def train_speech() -> ModuleType:
     return load("train_speech")
 
 
-def test_train_speech_recognises_made_sounds(train_speech: ModuleType) -> None:
+def test_train_speech_recognizes_synthetic_sounds(train_speech: ModuleType) -> None:
     assert train_speech.main(["--epochs", "6", "--made", "30", "--batch-size", "24"]) >= 60  # 20 by chance
 
 
@@ -245,7 +245,7 @@ def test_ray_preprocess(tmp_path: Path) -> None:
     [(["--epochs", "1", "--steps", "3"], 0), pytest.param(["--epochs", "2"], 90, marks=pytest.mark.slow)],
     ids=["three steps", "two epochs"],
 )
-def test_pipeline_resnet50_recognises_digits(
+def test_pipeline_resnet50_recognizes_digits(
     arguments: list[str], accuracy: float, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)

@@ -141,7 +141,7 @@ def test_a_busy_server_is_asked_again(server: str, tmp_path: Path, monkeypatch: 
     assert Handler.failures > 980  # it gives up
 
 
-def test_neighbours_are_one_request(server: str, tmp_path: Path) -> None:
+def test_neighboring_ranges_are_one_request(server: str, tmp_path: Path) -> None:
     content = bytes(range(256)) * 1000
     (tmp_path / "x.bin").write_bytes(content)
     begins = np.arange(0, 200_000, 2000)
@@ -172,7 +172,7 @@ def test_protocols_without_a_package() -> None:
         next(ndd.readers.File(files=["nothing://x"]).next_epoch())
 
 
-def test_neighbours_are_fetched_together() -> None:
+def test_neighboring_ranges_are_fetched_together() -> None:
     wanted = [
         _urls.Range("a", 500_000, 10),
         _urls.Range("a", 0, 100),

@@ -140,7 +140,7 @@ def test_uniform_samples(videos: list[Path]) -> None:
     assert epoch(new(filenames=videos[1], sequence_length=10, uniform_sample=True)) == ["b0 b1 b1 b2 b3 b3 b4 b5 b5 b6"]
 
 
-def test_types_and_colours(videos: list[Path]) -> None:
+def test_dtypes_and_color_types(videos: list[Path]) -> None:
     def frames(**options: Any) -> ndd.Batch:
         return next(iter(ndd.readers.Video(filenames=videos, sequence_length=5, **options).next_epoch(batch_size=2)))[0]
 

@@ -61,7 +61,7 @@ def resize_window(images: Batch, window: torch.Tensor | None, size: torch.Tensor
         options.update(roi_start=per_sample(window[:, :2]), roi_end=per_sample(window[:, 2:]))
     if interpolation != CUBIC or images.dtype is not torch.uint8:
         return resize(images, **options)
-    # In floats: an intermediate result of bytes would cut off what the cubic overshoots.
+    # In float32: bytes would clip the overshoot of the cubic filter.
     return cast(resize(images, dtype=torch.float32, **options), dtype=torch.uint8)
 
 

@@ -280,7 +280,7 @@ def _fill_first(fill: Any, images: Batch) -> Any:
 
 
 def _projective_matrices(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    """Return the maps of four points (N, 4, 2) to four others."""
+    """Return the projective maps that take four points (N, 4, 2) to four others, float64 (N, 3, 3)."""
     x, y = source.unbind(2)
     zero, ones = torch.zeros_like(x), torch.ones_like(x)
     rows = []

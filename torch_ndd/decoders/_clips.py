@@ -205,7 +205,7 @@ class ClipDecoder:
         return request
 
     def finish(self, request: ClipRequest, pool: Workers) -> list[Frames | Exception]:
-        """Wait for the frames; the clips that cannot be decoded are errors."""
+        """Wait for the frames; a clip that cannot be decoded yields its error."""
         if request.process != os.getpid():  # a fork inherits no threads
             request = self.start(request.clips, pool)
         found: dict[tuple[str, int], _Frame | Exception] = {**request.cached}

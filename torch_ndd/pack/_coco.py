@@ -78,7 +78,7 @@ def _scaled_runs(runs: dict[str, Any], original: Size, size: Size) -> dict[str, 
 
 
 def _counts_of(text: str) -> list[int]:
-    """Return the lengths of runs from COCO's text: six bits a letter, low ones first, as differences to the run before the last."""
+    """Decode the run lengths in COCO's text: letters of six bits, lowest first; from the third run on, differences from the run two before."""
     counts: list[int] = []
     value = shift = 0
     for letter in text:

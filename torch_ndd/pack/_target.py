@@ -25,7 +25,7 @@ class Target:
         path.mkdir(parents=True, exist_ok=True)
         self._root = os.open(path, _FOLDER)
         try:
-            self.work = self._folder(self._root, WORK)
+            self.work = self._open_folder(self._root, WORK)
         except BaseException:
             os.close(self._root)
             raise
@@ -37,7 +37,7 @@ class Target:
         os.close(self.work)
         os.close(self._root)
 
-    def _folder(self, parent: int, name: str) -> int:
+    def _open_folder(self, parent: int, name: str) -> int:
         """Open a subfolder, created if missing, and return its descriptor."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=parent)
@@ -57,7 +57,7 @@ class Target:
         parent = os.dup(self._root)
         try:
             for part in folders:
-                below = self._folder(parent, part)
+                below = self._open_folder(parent, part)
                 os.close(parent)
                 parent = below
             yield parent, last

@@ -44,7 +44,7 @@ def find_column(op: str, what: str, outputs: Any, name: str) -> Any:
 
 
 def read_values(column: Any) -> np.ndarray:
-    """Return numbers, or texts as an array of bytes."""
+    """Return a column as an array of numbers, or of bytes where it holds strings."""
     if isinstance(column, Batch):
         values = column.export_buffer().numpy()
         # One number per sample, whether its shape is () or (1,).

@@ -215,7 +215,7 @@ def crop_center(images: Batch, height: int, width: int, settings: Settings) -> B
 
 
 def pad_around(images: Batch, multiple: int) -> Batch:
-    """Pad images with zeros on all sides to multiples of a number; of an odd padding the larger half comes after the image."""
+    """Pad images with zeros on all sides to multiples of a number; if the padding is odd, the larger half comes after the image."""
     axes = list(image_axes(OP, images))
     extents = images.sample_shapes()[:, axes]
     target = -(-extents // multiple) * multiple

@@ -148,7 +148,7 @@ class SmolVlmVideo(PlainVideo):
         values = _images.join_padded(prepared)
         frames, _, height, width = values.shape[1:]
         mask = _images.mask_of(_images.extents_of(prepared), height, width).torch()
-        # The mask is that of the sides: frames that were added count as pixels, as in the processor.
+        # The mask covers the padding of the sides only: added frames count as pixels, as in the processor.
         return {self.output: values, "pixel_attention_mask": new_tensor(mask[:, None].expand(-1, frames, -1, -1).contiguous())}
 
     def frames(self, total: int, rate: float, fps: float | None = None, num_frames: int | None = None) -> list[int]:

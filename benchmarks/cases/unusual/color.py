@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Colors, levels, noise and neighbourhoods."""
+"""Colors, levels, noise and neighborhoods."""
 
 import numpy as np
 

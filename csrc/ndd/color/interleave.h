@@ -104,6 +104,7 @@ struct WideSeparations {
 };
 inline constexpr WideSeparations kWideSeparations;
 
+// A permutation of bytes selects from two registers, so the bytes of the third one are blended in by a mask.
 NDD_VBMI inline int64_t separate_wide(const uint8_t* in, int64_t n, uint8_t* const* rows) {
   __m512i two[3], third[3];
   for (int c = 0; c < 3; ++c) {
@@ -119,6 +120,7 @@ NDD_VBMI inline int64_t separate_wide(const uint8_t* in, int64_t n, uint8_t* con
   return i;
 }
 
+// Goes on at pixel i; as in interleave_bytes(), three shuffles for each register of output.
 __attribute__((target("avx2"))) inline int64_t separate_bytes(const uint8_t* in, int64_t n, uint8_t* const* rows, int64_t i) {
   for (; i + 16 <= n; i += 16) {
     __m128i parts[3];

@@ -167,6 +167,7 @@ void count_interleaved(const uint8_t* pixels, int64_t count, uint32_t* counts) {
     for (int v = 0; v < kLevels; ++v) counts[c * kLevels + v] += even[c][v] + odd[c][v];
 }
 
+// With a constant number of channels, the compiler unrolls the inner loop.
 template <int kChannels>
 void map_interleaved(const uint8_t* src, int64_t count, const uint8_t* tables, uint8_t* dst) {
   for (int64_t i = 0; i < count; ++i, src += kChannels, dst += kChannels)

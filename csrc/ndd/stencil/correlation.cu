@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Correlation of images with windows of weights: planes in tiles in shared memory; volumes, and windows too large for a tile, one element per thread.
-#include <algorithm>
 #include <vector>
 
 #include "ndd/elementwise/elements.cuh"
+#include "ndd/launch_runs.cuh"
 #include "ndd/stencil/byte_windows.cuh"
 #include "ndd/stencil/stencil.cuh"
 #include "ndd/stencil/windows.cuh"
@@ -181,7 +181,6 @@ void launch(const char* op, const std::vector<Correlation>& images, Border borde
   std::vector<ByteImages> small;
   std::vector<WindowImage> tiled;
   std::vector<Correlation> rest;
-  int64_t most = 0;
   for (const Correlation& c : images) {
     const Grid &from = c.in_grid, &to = c.out_grid;
     if (to.volume() == 0) continue;
@@ -201,20 +200,15 @@ void launch(const char* op, const std::vector<Correlation>& images, Border borde
                             {c.reach[1].size, c.reach[1].before},
                             {c.reach[2].size, c.reach[2].before}};
     // Planes with windows of one plane; volumes take the general path.
-    if (from.depth == 1 && c.reach[0].size == 1 && fits_window<WeightedSum<S>>(plane)) {
-      tiled.push_back(plane);
-    } else {
-      rest.push_back(c);
-      most = std::max(most, to.volume());
-    }
+    if (from.depth == 1 && c.reach[0].size == 1 && fits_window<WeightedSum<S>>(plane)) tiled.push_back(plane);
+    else rest.push_back(c);
   }
   if constexpr (sizeof(S) == 1) bytes::launch(op, small, border, 0, ByteWeightedSum{weights});
   if (!tiled.empty()) launch_windows(op, tiled, border, WeightedSum<S>{in, out, weights, fill_type});
-  if (rest.empty()) return;
-  const KernelTable<Correlation> table(rest);
-  const int64_t count = static_cast<int64_t>(rest.size());
-  correlation_kernel<<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.rows(), count, border, in, out, weights, fill_type);
-  check_launch(op);
+  const auto volume = [](const Correlation& c) { return c.out_grid.volume(); };
+  launch_runs(op, rest, volume, 256, [&](dim3 grid, const auto& rows, int64_t count) {
+    correlation_kernel<<<grid, 256, 0, current_cuda_stream()>>>(rows, count, border, in, out, weights, fill_type);
+  });
 }
 
 }  // namespace

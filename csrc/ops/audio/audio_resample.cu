@@ -5,8 +5,8 @@
 #include <map>
 #include <type_traits>
 
-#include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
+#include "ndd/launch_runs.cuh"
 
 namespace ndd::audio {
 namespace {
@@ -161,7 +161,6 @@ void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const 
   std::map<const SincFilter*, CudaTable<float>> tables;
   std::vector<std::shared_ptr<const SincFilter>> filters;
   std::vector<Run> runs;
-  int64_t max_work = 0;
   for (int64_t i = 0; i < job.in.size(); ++i) {
     if (job.out.volume(i) == 0) continue;
     filters.push_back(job.filter(i));
@@ -171,14 +170,10 @@ void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const 
     if (table_of_filter == tables.end()) table_of_filter = tables.emplace(filter, CudaTable<float>(weights_of(*filter, period))).first;
     runs.push_back({job.in.data(i), job.out.data(i), job.in.shape(i)[0], job.out.shape(i)[0], job.channels(i), filter->table, period,
                     table_of_filter->second.data()});
-    max_work = std::max(max_work, runs.back().work());
   }
-  if (runs.empty()) return;
-  const KernelTable<Run> table(runs);
-  const dim3 grid = batch_grid(max_work, kThreads, runs.size());
-  resample_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), static_cast<int64_t>(runs.size()), job.load, job.in.dtype(),
-                                                             job.out.dtype());
-  check_launch("audio_resample");
+  launch_runs("audio_resample", runs, &Run::work, kThreads, [&](dim3 grid, const auto& rows, int64_t count) {
+    resample_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(rows, count, job.load, job.in.dtype(), job.out.dtype());
+  });
 }
 
 }  // namespace

@@ -2,10 +2,9 @@
 #include "ops/audio/bands.h"
 
 #ifdef __CUDACC__
-#include <algorithm>
 #include <map>
 
-#include "ndd/cuda.h"
+#include "ndd/launch_runs.cuh"
 
 namespace ndd::audio {
 namespace {
@@ -42,7 +41,6 @@ void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& ou
   // Samples with the same extent share one uploaded map.
   std::map<int64_t, std::pair<CudaTable<BandRow>, CudaTable<float>>> tables;
   std::vector<Run> runs;
-  int64_t max_volume = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
     if (out.volume(i) == 0) continue;
     const AxisShape shape(in, i, axis);
@@ -52,14 +50,9 @@ void apply_bands_gpu(const std::string& op, const Samples& in, const Samples& ou
       found = tables.emplace(shape.extent, std::make_pair(CudaTable<BandRow>(bands->rows), CudaTable<float>(bands->weights))).first;
     runs.push_back({static_cast<const float*>(in.data(i)), static_cast<float*>(out.data(i)), shape.extent, shape.inner,
                     static_cast<int64_t>(bands->rows.size()), out.volume(i), found->second.first.data(), found->second.second.data()});
-    // The grid is as large as the largest sample needs; blocks past the end of a smaller one leave their loop at its start.
-    max_volume = std::max(max_volume, out.volume(i));
   }
-  if (runs.empty()) return;
-  const KernelTable<Run> table(runs);
-  const dim3 grid = batch_grid(max_volume, kThreads, runs.size());
-  apply<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), static_cast<int64_t>(runs.size()));
-  check_launch(op.c_str());
+  launch_runs(op.c_str(), runs, &Run::volume, kThreads,
+              [](dim3 grid, const auto& rows, int64_t count) { apply<<<grid, kThreads, 0, current_cuda_stream()>>>(rows, count); });
 }
 
 }  // namespace ndd::audio

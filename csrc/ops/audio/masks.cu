@@ -11,8 +11,8 @@
 #include "ops/audio/bands.h"
 #include "ops/audio/masks.h"
 #ifdef __CUDACC__
-#include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
+#include "ndd/launch_runs.cuh"
 #include "ndd/reduce/block.cuh"
 #endif
 
@@ -116,21 +116,16 @@ void mask_along(const Tensor& input, const MaybeTensor& input_shapes, int64_t ax
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<Run> runs;
-    int64_t max_volume = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
       const AxisShape shape(in, i, axis);
       runs.push_back({in.data(i), out.data(i), in.volume(i), shape.extent, shape.inner, mask_values(i), masks_of(i)});
-      max_volume = std::max(max_volume, in.volume(i));
     }
-    if (max_volume == 0) return;
-    const KernelTable<Run> table(runs);
-    const auto samples = static_cast<int64_t>(runs.size());
-    const CudaBuffer means(samples * 4);
-    auto* device_means = static_cast<float*>(means.data());
-    if (mean) means_gpu<<<batch_grid(samples, 1, 1), kThreads, 0, current_cuda_stream()>>>(table.rows(), samples, in.dtype(), device_means);
-    const dim3 grid = batch_grid(max_volume, 1024, samples);
-    masks_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), samples, count, in.dtype(), mean ? device_means : nullptr);
-    return check_launch(op);
+    return launch_runs(op, runs, &Run::volume, 1024, [&](dim3 grid, const auto& rows, int64_t samples) {
+      const CudaBuffer means(samples * 4);
+      auto* device_means = static_cast<float*>(means.data());
+      if (mean) means_gpu<<<batch_grid(samples, 1, 1), kThreads, 0, current_cuda_stream()>>>(rows, samples, in.dtype(), device_means);
+      masks_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(rows, samples, count, in.dtype(), mean ? device_means : nullptr);
+    });
   }
 #endif
   launch_cpu(op, in.size(), (mean ? 0.4 : 0.15) * in.mean_volume(), {words, value},

@@ -8,8 +8,8 @@
 #include "ndd/python_interface.h"
 #include "ndd/simd.h"
 #ifdef __CUDACC__
-#include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
+#include "ndd/launch_runs.cuh"
 #endif
 
 namespace ndd {
@@ -97,16 +97,10 @@ void preemphasis_filter(const Tensor& input, const MaybeTensor& input_shapes, co
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<Run> runs;
-    int64_t max_count = 0;
-    for (int64_t i = 0; i < in.size(); ++i) {
-      runs.push_back({in.data(i), out.data(i), in.volume(i), coefficient(i)});
-      max_count = std::max(max_count, in.volume(i));
-    }
-    if (max_count == 0) return;
-    const KernelTable<Run> table(runs);
-    const dim3 grid = batch_grid(max_count, 1024, in.size());
-    filter_gpu<<<grid, 256, 0, current_cuda_stream()>>>(table.rows(), in.size(), kind, in.dtype(), out.dtype());
-    return check_launch("preemphasis_filter");
+    for (int64_t i = 0; i < in.size(); ++i) runs.push_back({in.data(i), out.data(i), in.volume(i), coefficient(i)});
+    return launch_runs("preemphasis_filter", runs, &Run::count, 1024, [&](dim3 grid, const auto& rows, int64_t count) {
+      filter_gpu<<<grid, 256, 0, current_cuda_stream()>>>(rows, count, kind, in.dtype(), out.dtype());
+    });
   }
 #endif
   launch_cpu("preemphasis_filter", in.size(), 0.2 * in.mean_volume(), {}, [=](int64_t i) { filter_sample(in, out, i, coefficient(i), kind); });

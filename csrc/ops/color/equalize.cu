@@ -111,6 +111,7 @@ void equalize_gpu(const Samples& in, const Samples& out, int64_t leading, bool i
 void map_equalized(const uint8_t* in, int64_t pixels, int64_t channels, bool stepped, uint8_t* out) {
   std::vector<uint32_t> counts(channels * kLevels);
   std::vector<uint8_t> tables(channels * kLevels);
+  // The channels are counted in one pass over the pixels, and mapped in another.
   count_levels(in, pixels, channels, counts.data());
   for (int64_t c = 0; c < channels; ++c)
     (stepped ? stepped_table : equalizing_table)(counts.data() + c * kLevels, pixels, tables.data() + c * kLevels);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tables of levels, one for each sample or for each of its channels. The operator lookup_table has one table for all samples.
-#include <algorithm>
 #include <vector>
 
 #include "ndd/args.h"
@@ -9,7 +8,7 @@
 #include "ndd/samples.h"
 #include "ndd/stream/stream.h"
 #ifdef __CUDACC__
-#include "ndd/cuda.h"
+#include "ndd/launch_runs.cuh"
 #include "ops/color/level_runs.cuh"
 #endif
 
@@ -37,19 +36,16 @@ __global__ void __launch_bounds__(kThreads)
 void map_levels_gpu(const Samples& in, const Tensor& tables, const Samples& out) {
   const int64_t columns = tables.size(1);
   std::vector<LevelRun> runs;
-  int64_t max_bytes = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
     const int64_t channels = tables_of(in, i, columns);
     runs.push_back({static_cast<const uint8_t*>(in.data(i)), static_cast<uint8_t*>(out.data(i)), in.volume(i) / channels, channels});
-    max_bytes = std::max(max_bytes, in.volume(i));
   }
-  if (max_bytes == 0) return;
   const auto* const levels = static_cast<const uint8_t*>(tables.data_ptr());
   const CudaTable<uint8_t> table(std::vector<uint8_t>(levels, levels + tables.numel()));
-  const KernelTable<LevelRun> rows(runs);
-  const auto count = static_cast<int64_t>(runs.size());
-  map_gpu<<<batch_grid(max_bytes / (kThreads * 32), 1, count), kThreads, 0, current_cuda_stream()>>>(rows.rows(), count, columns, table.data());
-  check_launch("level_tables");
+  const auto bytes = [](const LevelRun& run) { return run.pixels * run.channels; };
+  launch_runs("level_tables", runs, bytes, kThreads * 32, [&](dim3 grid, const auto& rows, int64_t count) {
+    map_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(rows, count, columns, table.data());
+  });
 }
 #endif
 

@@ -16,6 +16,7 @@ namespace {
 
 constexpr double kNanosecondsPerElement = 1.0;  // with four steps
 
+// Local copies and __restrict pointers: otherwise each store could change `step`, and the loop would not vectorize.
 template <class Change>
 void change_tile(ColorTile& tile, int64_t n, const Step& step_argument, Change change) {
   with_simd([&]() NDD_ALWAYS_INLINE {
@@ -30,6 +31,7 @@ void change_tile(ColorTile& tile, int64_t n, const Step& step_argument, Change c
 
 // In integers, so that the mean does not depend on the order of summation.
 int64_t gray_sum(const ColorTile& tile, int64_t n) {
+  // A tile is small enough for 32 bits, of which a vector holds twice as many as of 64.
   int32_t sum = 0;
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* __restrict red = tile.channel[0];
@@ -83,6 +85,7 @@ int64_t run_steps(const Steps& steps, int32_t begin, int32_t end, double mean, b
   int64_t sum = 0;
   for (int64_t first = 0; first < image.pixels; first += ColorTile::kPixels) {
     const int64_t n = std::min(ColorTile::kPixels, image.pixels - first), bytes = n * image.channels, at = first * image.channels;
+    // Between a table and a change of colors, the pixels go through `out`, whose part for this tile is in the first-level cache.
     bool in_tile = false;  // the pixels are in the tile; otherwise they are bytes at `from`
     const uint8_t* from = in + at;
     for (int p = 0; p < count; ++p) {
@@ -115,6 +118,7 @@ void change_colors(const Steps& steps, const ColorImage& image, const uint8_t* i
   }
   double mean = 0.0;
   const uint8_t* from = in;
+  // A pass ends before the next contrast and adds up the gray image that it needs.
   for (int32_t begin = 0, end = steps.next_contrast(0);; end = steps.next_contrast(begin + 1)) {
     const bool summed = end < steps.count;  // for the contrast that follows
     const int64_t sum = run_steps(steps, begin, end, mean, summed, image, from, out);

@@ -5,7 +5,7 @@
 #include "ndd/kernel.h"
 #include "ndd/simd.h"
 #ifdef __CUDACC__
-#include "ndd/cuda.h"
+#include "ndd/launch_runs.cuh"
 #endif
 
 namespace ndd {
@@ -163,22 +163,17 @@ void transform(const Samples& in, const Samples& out, const Matrices& matrices, 
     std::vector<PointsRun> runs;
     // The matrices of all frames in one table; each run has the place of its own.
     std::vector<T> numbers;
-    int64_t max_points = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
       visit(i, [&](PointsRun run, int64_t f) {
         run.matrix = static_cast<int64_t>(numbers.size());
         matrices.fill(i, f, run.rows, run.columns, numbers);
-        max_points = std::max(max_points, run.count);
         runs.push_back(run);
       });
     }
-    if (max_points == 0) return;
-    const KernelTable<PointsRun> table(runs);
     const KernelTable<T> values(numbers);
-    const int64_t count = static_cast<int64_t>(runs.size());
-    const dim3 grid = batch_grid(max_points, 128, count);
-    run_points_gpu<T><<<grid, 128, 0, current_cuda_stream()>>>(table.rows(), count, types, values.rows());
-    return check_launch("coord_transform");
+    return launch_runs("coord_transform", runs, &PointsRun::count, 128, [&](dim3 grid, const auto& rows, int64_t count) {
+      run_points_gpu<T><<<grid, 128, 0, current_cuda_stream()>>>(rows, count, types, values.rows());
+    });
   }
 #endif
   launch_cpu("coord_transform", in.size(), 1.0 * in.mean_volume(), {}, [=](int64_t i) {

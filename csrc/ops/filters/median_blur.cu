@@ -2,11 +2,11 @@
 // median_blur on a GPU. Values are compared as unsigned keys in the order of the values (order_keys.h), so that floats and integers share the code.
 #include "ops/filters/median_blur.h"
 
-#include <algorithm>
 #include <vector>
 
 #include "ndd/elementwise/order_keys.h"
 #include "ndd/kernel.h"
+#include "ndd/launch_runs.cuh"
 #include "ndd/stencil/byte_windows.cuh"
 #include "ndd/stencil/key_tiles.cuh"
 #include "ndd/stencil/stencil.cuh"
@@ -344,7 +344,6 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
   std::vector<Image> images;  // those that fit in no tile
   std::vector<stencil::WindowImage> tiled;
   std::vector<stencil::ByteImages> squares[2];  // of 3 x 3 and of 5 x 5
-  int64_t max_volume = 0;
   for (int64_t i = 0; i < in.size(); ++i) {
     const Grid grid = arguments.axes.grid(in, i);
     const int64_t bytes = grid.volume() * in.item_bytes();
@@ -376,7 +375,6 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
         tiled.push_back(tile);
       } else {
         images.push_back({from, to, grid, height, width});
-        max_volume = std::max(max_volume, grid.volume());
       }
     }
   }
@@ -391,14 +389,11 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
                               Median<K>{stencil::KeyTiles<K>(in.dtype(), K{}, static_cast<K>(~K{}))});
     });
   }
-  if (max_volume == 0 || images.empty()) return;
-  const KernelTable<Image> table(images);
-  const int64_t count = static_cast<int64_t>(images.size());
-  for_key(in.dtype(), [&](auto tag) {
-    median_kernel<typename decltype(tag)::type>
-        <<<batch_grid(max_volume, 256, count), 256, 0, current_cuda_stream()>>>(table.rows(), count, in.dtype());
+  const auto volume = [](const Image& image) { return image.grid.volume(); };
+  launch_runs("experimental.median_blur", images, volume, 256, [&](dim3 grid, const auto& rows, int64_t count) {
+    for_key(in.dtype(),
+            [&](auto tag) { median_kernel<typename decltype(tag)::type><<<grid, 256, 0, current_cuda_stream()>>>(rows, count, in.dtype()); });
   });
-  check_launch("experimental.median_blur");
 }
 
 }  // namespace

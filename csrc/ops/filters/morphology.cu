@@ -7,6 +7,7 @@
 
 #include "ndd/elementwise/order_keys.h"
 #include "ndd/kernel.h"
+#include "ndd/launch_runs.cuh"
 #include "ndd/stencil/byte_windows.cuh"
 #include "ndd/stencil/key_tiles.cuh"
 #include "ndd/stencil/separable.cuh"
@@ -141,16 +142,12 @@ __global__ void __launch_bounds__(256)
 }
 
 void launch(const char* op, const std::vector<Image>& images, bool maximum, Border border, DType dtype) {
-  int64_t most = 0;
-  for (const Image& image : images) most = std::max(most, image.grid.volume());
-  if (most == 0) return;
-  const KernelTable<Image> table(images);
-  const int64_t count = static_cast<int64_t>(images.size());
-  for_key(dtype, [&](auto tag) {
-    morphology_kernel<typename decltype(tag)::type>
-        <<<batch_grid(most, 256, count), 256, 0, current_cuda_stream()>>>(table.rows(), count, maximum, border, dtype);
+  const auto volume = [](const Image& image) { return image.grid.volume(); };
+  launch_runs(op, images, volume, 256, [&](dim3 grid, const auto& rows, int64_t count) {
+    for_key(dtype, [&](auto tag) {
+      morphology_kernel<typename decltype(tag)::type><<<grid, 256, 0, current_cuda_stream()>>>(rows, count, maximum, border, dtype);
+    });
   });
-  check_launch(op);
 }
 
 // Whether ByteExtreme has the mask.

@@ -14,8 +14,8 @@
 #include "ops/color/bytes.h"
 #include "ops/filters/sharpness.h"
 #ifdef __CUDACC__
-#include "ndd/cuda.h"
 #include "ndd/elementwise/elements.cuh"
+#include "ndd/launch_runs.cuh"
 #endif
 
 namespace ndd {
@@ -140,19 +140,11 @@ void sharpness(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
 #ifdef __CUDACC__
   if (input.is_cuda()) {
     std::vector<Run> runs;
-    int64_t max_volume = 0;
-    for (int64_t i = 0; i < in.size(); ++i) {
-      for_runs(i, [&](const Run& run) {
-        runs.push_back(run);
-        max_volume = std::max(max_volume, run.grid.volume());
-      });
-    }
-    if (runs.empty()) return;
-    const KernelTable<Run> table(runs);
-    const auto count = static_cast<int64_t>(runs.size());
-    const dim3 grid = batch_grid(max_volume, 4 * kThreads, count);
-    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, in.dtype(), !is_floating_dtype(in.dtype()));
-    return check_launch("sharpness");
+    for (int64_t i = 0; i < in.size(); ++i) for_runs(i, [&](const Run& run) { runs.push_back(run); });
+    const auto volume = [](const Run& run) { return run.grid.volume(); };
+    return launch_runs("sharpness", runs, volume, 4 * kThreads, [&](dim3 grid, const auto& rows, int64_t count) {
+      run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(rows, count, in.dtype(), !is_floating_dtype(in.dtype()));
+    });
   }
 #endif
   launch_cpu("sharpness", in.size(), kNanosecondsPerElement * in.mean_volume(), {}, [=](int64_t i) {

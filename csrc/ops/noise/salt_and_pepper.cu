@@ -10,6 +10,7 @@
 #include "ndd/random/random.h"
 #ifdef __CUDACC__
 #include "ndd/color/pixels.cuh"
+#include "ndd/launch_runs.cuh"
 #endif
 
 namespace ndd {
@@ -197,20 +198,16 @@ __global__ void run_gpu(const __grid_constant__ TableRows<Run> runs, int64_t cou
 }
 
 void launch_gpu(const std::vector<Run>& runs, int64_t item_bytes) {
-  int64_t max_pixels = 0;
-  for (const Run& run : runs) max_pixels = std::max(max_pixels, run.outer * run.inner);
-  if (max_pixels == 0) return;
+  const auto pixels_of = [](const Run& run) { return run.outer * run.inner; };
+  if (std::all_of(runs.begin(), runs.end(), [&](const Run& run) { return pixels_of(run) == 0; })) return;
   // The number of channels is a template parameter of the kernel for bytes, and all samples must have it.
   if (item_bytes == 1 && (launch_bytes<3>(runs) || launch_bytes<1>(runs) || launch_bytes<4>(runs))) return check_launch("noise.salt_and_pepper");
-  const KernelTable<Run> table(runs);
-  const int64_t count = static_cast<int64_t>(runs.size());
-  const dim3 grid = batch_grid(max_pixels, kThreads * 4, count);
   const auto kernel = item_bytes == 1   ? run_gpu<uint8_t>
                       : item_bytes == 2 ? run_gpu<uint16_t>
                       : item_bytes == 4 ? run_gpu<uint32_t>
                                         : run_gpu<uint64_t>;
-  kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count);
-  check_launch("noise.salt_and_pepper");
+  launch_runs("noise.salt_and_pepper", runs, pixels_of, kThreads * 4,
+              [&](dim3 grid, const auto& rows, int64_t count) { kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(rows, count); });
 }
 #endif
 

@@ -7,6 +7,9 @@
 #include "ndd/kernel.h"
 #include "ndd/random/normal.h"
 #include "ndd/random/random.h"
+#ifdef __CUDACC__
+#include "ndd/launch_runs.cuh"
+#endif
 
 namespace ndd {
 namespace {
@@ -221,17 +224,10 @@ void fill(const Args<float>& alpha, const Args<float>& beta, const Tensor& words
 #ifdef __CUDACC__
   if (out.values().is_cuda()) {
     std::vector<Run<T>> runs;
-    int64_t max_volume = 0;
-    for (int64_t i = 0; i < out.size(); ++i) {
-      runs.push_back({make(i), Philox(drawn, i), out.volume(i), out.data(i)});
-      max_volume = std::max(max_volume, out.volume(i));
-    }
-    if (max_volume == 0) return;
-    const KernelTable<Run<T>> table(runs);
-    const int64_t count = out.size();
-    const dim3 grid = batch_grid(max_volume, kTile, count);
-    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, out.dtype());
-    return check_launch(op.c_str());
+    for (int64_t i = 0; i < out.size(); ++i) runs.push_back({make(i), Philox(drawn, i), out.volume(i), out.data(i)});
+    return launch_runs(op.c_str(), runs, &Run<T>::count, kTile, [&](dim3 grid, const auto& rows, int64_t count) {
+      run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(rows, count, out.dtype());
+    });
   }
 #endif
   launch_cpu(op, out.size(), 10.0 * out.mean_volume(), {words},

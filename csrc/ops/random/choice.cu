@@ -10,6 +10,9 @@
 #include "ndd/args.h"
 #include "ndd/kernel.h"
 #include "ndd/random/random.h"
+#ifdef __CUDACC__
+#include "ndd/launch_runs.cuh"
+#endif
 
 namespace ndd {
 namespace {
@@ -169,24 +172,20 @@ void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
     std::vector<Run> runs;
     std::vector<uint64_t> all_ends;
     std::vector<int64_t> first;
-    int64_t max_units = 0;
     for (int64_t i = 0; i < in.size(); ++i) {
       std::vector<uint64_t> ends;
       runs.push_back(make(i, numbers.data(), ends));
       first.push_back(static_cast<int64_t>(all_ends.size()));
       all_ends.insert(all_ends.end(), ends.begin(), ends.end());
-      max_units = std::max(max_units, runs.back().row_bytes <= 8 ? runs.back().choices : runs.back().choices * runs.back().row_bytes);
     }
-    if (max_units == 0) return;
     // The ends of all samples in one table; each picker is pointed at its own.
     const CudaTable<uint64_t> ends(all_ends);
     if (weighted)
       for (size_t i = 0; i < runs.size(); ++i) runs[i].pick.ends = ends.data() + first[i];
-    const KernelTable<Run> table(runs);
-    const int64_t count = in.size();
-    const dim3 grid = batch_grid(max_units, kThreads, count);
-    run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, in.dtype());
-    return check_launch(op.c_str());
+    const auto units = [](const Run& run) { return run.row_bytes <= 8 ? run.choices : run.choices * run.row_bytes; };
+    return launch_runs(op.c_str(), runs, units, kThreads, [&](dim3 grid, const auto& rows, int64_t count) {
+      run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(rows, count, in.dtype());
+    });
   }
 #endif
   launch_cpu(op, in.size(), 3.0 * out.mean_volume(), {words}, [=](int64_t i) {

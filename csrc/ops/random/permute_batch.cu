@@ -7,7 +7,7 @@
 #include "ndd/args.h"
 #include "ndd/kernel.h"
 #ifdef __CUDACC__
-#include "ndd/cuda.h"
+#include "ndd/launch_runs.cuh"
 #endif
 
 namespace ndd {
@@ -39,14 +39,8 @@ __global__ void run_gpu(const __grid_constant__ TableRows<Run> runs, int64_t cou
 }
 
 void launch_gpu(const std::vector<Run>& runs) {
-  int64_t max_bytes = 0;
-  for (const Run& run : runs) max_bytes = std::max(max_bytes, run.bytes);
-  if (max_bytes == 0) return;
-  const KernelTable<Run> table(runs);
-  const int64_t count = static_cast<int64_t>(runs.size());
-  const dim3 grid = batch_grid(max_bytes, kThreads * 16, count);
-  run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count);
-  check_launch("permute_batch");
+  launch_runs("permute_batch", runs, &Run::bytes, kThreads * 16,
+              [](dim3 grid, const auto& rows, int64_t count) { run_gpu<<<grid, kThreads, 0, current_cuda_stream()>>>(rows, count); });
 }
 #endif
 

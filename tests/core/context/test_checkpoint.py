@@ -42,7 +42,7 @@ def test_a_checkpoint_belongs_to_a_context() -> None:
         assert context.checkpoint is not EvalContext.default().checkpoint
 
 
-def test_readers_and_generators_go_on_where_they_were(tmp_path: Path) -> None:
+def test_readers_and_generators_resume_from_a_checkpoint(tmp_path: Path) -> None:
     for k in range(10):
         (tmp_path / f"{k}.bin").write_bytes(bytes([k]))
 

@@ -293,7 +293,7 @@ def test_wrong_streams(cuda: FakeCuda) -> None:
         ndd.set_default_stream(stream, 0)
 
 
-def test_which_stream_is_current(cuda: FakeCuda) -> None:
+def test_current_and_default_streams_by_thread_and_device(cuda: FakeCuda) -> None:
     own = ndd.get_current_stream()
     assert own is not None
     assert ndd.get_current_stream() is own
@@ -489,7 +489,7 @@ def test_a_graph_captures_work_on_its_own_stream(cuda: FakeCuda) -> None:
     assert cuda.log == [("wait_event", 0, before._stream.cuda_stream), ("record", "given", 0)]
 
 
-def test_sync_full_synchronises_the_stream(cuda: FakeCuda) -> None:
+def test_sync_full_synchronizes_the_stream(cuda: FakeCuda) -> None:
     ours = ndd.get_current_stream()
     assert ours is not None
     for mode in EvalMode:

@@ -119,7 +119,7 @@ def test_bytes_of_torchs_rule_are_mixed_in_pairs() -> None:
 
 
 @pytest.mark.parametrize(("unit", "store"), [("h", r"STG?\.E "), ("j", r"STG?\.E\.128"), ("m", r"STG?\.E\.128")])
-def test_nearest_neighbours_are_stored_by_vectors(unit: str, store: str) -> None:
+def test_nearest_neighbors_are_stored_as_vectors(unit: str, store: str) -> None:
     for code in code_of(f"nearest_kernelI{unit}E"):
         assert re.search(store, code)
         assert not re.search(r"\b(LDL|STL)\b", code)

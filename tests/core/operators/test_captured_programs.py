@@ -126,7 +126,7 @@ def conditions(data: Path, how: dict[str, Any]) -> Iterator[Any]:
         yield ndd.resize(images, size=(20, 20))
 
 
-def colours_and_noise(data: Path, how: dict[str, Any]) -> Iterator[Any]:
+def colors_and_noise(data: Path, how: dict[str, Any]) -> Iterator[Any]:
     """Several random arguments of one operator, and random operators."""
     reader = ndd.readers.File(file_root=str(data / "images"), random_shuffle=True, seed=9)
     for _ in range(2):
@@ -274,7 +274,7 @@ def archives(data: Path, how: dict[str, Any]) -> Iterator[Any]:
 
 
 PROGRAMS: list[Program] = [
-    *(classification, random_rotations, arithmetic_and_slices, modes_of_evaluation, conditions, colours_and_noise, arrays, early_exit, invariants),
+    *(classification, random_rotations, arithmetic_and_slices, modes_of_evaluation, conditions, colors_and_noise, arrays, early_exit, invariants),
     *(spectrograms, speech, detection, records, videos, videos_with_padding, archives),
 ]
 

@@ -81,13 +81,13 @@ def test_names_that_exist(example: Path, tmp_path: Path, run: Run) -> None:
     assert "operator: resize is already registered by torch_ndd.ops.geometry.resize" in run(tmp_path, program).errors
 
 
-def test_a_cell_may_run_again(example: Path, run: Run) -> None:
+def test_extensions_can_be_reloaded(example: Path, run: Run) -> None:
     program = "import importlib, ndd_threshold; importlib.reload(ndd_threshold); importlib.reload(ndd_threshold)"
     done = run(example, program)
     assert done.returncode == 0, done.errors
 
 
-def test_what_cannot_be_compiled(tmp_path: Path, run: Run) -> None:
+def test_extension_reports_compiler_errors(tmp_path: Path, run: Run) -> None:
     (tmp_path / "bad.cu").write_text("int f() { return undeclared; }")
     done = run(tmp_path, "from torch_ndd import extension; extension.load('bad', ['bad.cu'])")
     assert "undeclared" in done.errors

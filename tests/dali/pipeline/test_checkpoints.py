@@ -112,7 +112,7 @@ def test_iterators_continue_exactly(folder: Path, case: int) -> None:
 
 @pytest.mark.parametrize(("info", "batch"), [(False, True), (True, True), (False, False)])
 @pytest.mark.parametrize("taken", [0, 2, 4, 5, 9])
-def test_sources_that_are_told_what_is_wanted_continue(info: bool, batch: bool, taken: int) -> None:
+def test_callable_sources_with_an_argument_continue_at_a_checkpoint(info: bool, batch: bool, taken: int) -> None:
     def make_pipe(checkpoint: bytes | None = None, depth: int = 3) -> Any:
         @ours.pipeline_def(batch_size=3, num_threads=1, prefetch_queue_depth=depth, enable_checkpointing=True, checkpoint=checkpoint, seed=3)
         def definition() -> Any:
@@ -199,7 +199,7 @@ def test_the_state_is_readable_and_small(folder: Path) -> None:
     assert len(pipe.checkpoint()) < 1000
 
 
-def test_another_batch_size(folder: Path) -> None:
+def test_checkpoints_resume_with_another_batch_size(folder: Path) -> None:
     original = pipeline(ours, folder, batch_size=5)
     labels = [label for _ in range(3) for label in original.run()[0].as_array().flatten().tolist()]
     restored = pipeline(ours, folder, batch_size=2, checkpoint=original.checkpoint())

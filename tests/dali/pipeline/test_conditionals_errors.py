@@ -393,7 +393,7 @@ def test_generators_and_coroutines_stay() -> None:
     assert result.at(1).tolist() == [[1] * 3] * 2
 
 
-def test_long_chains_of_python_conditions() -> None:
+def test_long_elif_chains_of_python_values_are_converted() -> None:
     text = "".join(f"    {'el' if k else ''}if name == {k}:\n        return {k} * 2\n" for k in range(120))
     space: dict[str, Any] = {"__name__": "generated"}
     import linecache

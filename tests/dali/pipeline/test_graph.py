@@ -79,7 +79,7 @@ def test_arrays_as_operands():
     both(program)
 
 
-def test_an_array_on_the_left():
+def test_arrays_on_the_left_of_an_operator_defer_to_the_node():
     """An array on the left defers to the node; so do torch's tensors."""
     node_sums = run(ours, lambda dali: (np.array([1, 2, 3], np.float32) + dali.types.Constant(F32), dali.types.Constant(F32) + torch.ones(3)))
     np.testing.assert_array_equal(node_sums[0].as_array()[0], F32 + np.array([1, 2, 3]))

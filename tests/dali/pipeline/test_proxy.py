@@ -115,7 +115,7 @@ def test_torch_loader_with_produce_data() -> None:
             assert server.produce_data(values) is result  # it does not run again
 
 
-def test_leaving_a_loop() -> None:
+def test_loader_continues_after_a_loop_is_left() -> None:
     def leave_loops() -> None:
         with proxy.DALIServer(make_pipe()) as server:
             loader = proxy.DataLoader(server, Samples(server.proxy), batch_size=4, num_workers=2)

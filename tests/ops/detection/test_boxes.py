@@ -91,12 +91,12 @@ def encode_reference(
     found = overlap.max(0) > criteria
     chosen = len(b) - 1 - overlap[::-1].argmax(0)
 
-    def centre_and_size(value: np.ndarray) -> np.ndarray:
+    def center_and_size(value: np.ndarray) -> np.ndarray:
         return np.concatenate([(value[:, :2] + value[:, 2:]) / 2, value[:, 2:] - value[:, :2]], 1)
 
-    own = centre_and_size(a.astype(np.float64))
+    own = center_and_size(a.astype(np.float64))
     output, classes = own * (not offset), np.where(found, labels[chosen], 0).astype(labels.dtype)
-    matched = centre_and_size(b.astype(np.float64))[chosen]
+    matched = center_and_size(b.astype(np.float64))[chosen]
     if offset:
         matched = np.concatenate([(matched[:, :2] - own[:, :2]) / own[:, 2:], np.log(matched[:, 2:] / own[:, 2:])], 1)
         matched = (matched - means) / stds

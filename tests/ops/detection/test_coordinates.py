@@ -163,6 +163,6 @@ def test_no_points() -> None:
         (lambda p: coord_transform(p, T=[1.0, 0, 0]), "T must be"),
     ],
 )
-def test_wrong_points(call: Any, text: str) -> None:
+def test_coordinates_reject_wrong_arguments(call: Any, text: str) -> None:
     with pytest.raises(RuntimeError, match=text):
         call(np.zeros((3, 2), np.float32))

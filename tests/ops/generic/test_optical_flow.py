@@ -200,7 +200,7 @@ def test_small_and_narrow_frames(size: tuple[int, int], preset: float) -> None:
     assert np.abs(flow(frames, preset=preset)).max() < 0.1
 
 
-def test_nothing_to_see() -> None:
+def test_flow_of_empty_and_uniform_frames_is_zero() -> None:
     assert flow(np.zeros((3, 0, 8, 3), np.uint8)).shape == (2, 0, 2, 2)
     assert not flow(np.full((3, 40, 50, 3), 7, np.uint8)).any()
 
@@ -264,7 +264,7 @@ def test_the_input_may_be_pending() -> None:
         np.testing.assert_array_equal(np.asarray(ndd.optical_flow(waiting)), np.asarray(output))
 
 
-def test_a_gpu_is_not_used_silently() -> None:
+def test_optical_flow_rejects_inputs_on_a_gpu() -> None:
     on_gpu = ndd.batch([np.zeros((2, 16, 16, 3), np.uint8)], layout="FHWC")
     on_gpu.buffer = on_gpu.buffer.to("meta")  # a device that is not the CPU
     with pytest.raises(RuntimeError, match=r"optical_flow.*Optical Flow SDK.*\.cpu\(\)"):

@@ -159,7 +159,7 @@ def test_edge_values_equal_numpy() -> None:
     assert ndd.math.atan2(1, 0).item() == pytest.approx(math.pi / 2)
 
 
-def test_layouts_and_shapes_of_three() -> None:
+def test_clamp_combines_layouts_and_shapes_of_three_inputs() -> None:
     value = ndd.tensor(np.ones((2, 3)), layout="HW")
     assert ndd.math.clamp(value, ndd.tensor([1.0, 2.0, 3.0], layout="W"), 2).layout == "HW"
     assert ndd.math.clamp([[1, 2, 3]], [[1], [2]], [2, 2, 2]).torch().tolist() == [[1, 2, 2], [2, 2, 2]]

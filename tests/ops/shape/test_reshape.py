@@ -276,7 +276,7 @@ def test_bad_arguments_are_rejected(call: Callable[[], Any], message: str) -> No
         call()
 
 
-def test_inputs_on_many_places() -> None:
+def test_cat_and_stack_take_many_inputs_of_one_batch_size() -> None:
     parts = [ndd.tensor([k, k + 1]) for k in range(40)]
     assert ndd.cat(*parts).torch().tolist() == [n for k in range(40) for n in (k, k + 1)]
     assert ndd.stack(*parts, axis=-1).torch().tolist() == [list(range(40)), list(range(1, 41))]

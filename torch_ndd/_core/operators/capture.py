@@ -262,9 +262,9 @@ class LoopRecorder:
             return (type(value), *(pair[0] for pair in pairs)), type(value)(pair[1] for pair in pairs)
         if isinstance(value, Operand):
             origin = value._origin
-            # A result of this step: the next step's one is known by the call and the part that it comes from.
+            # A result of this step: the next step finds its own by the call and the part that it comes from.
             if origin is not None and origin.step is self._token:
-                # The body has written to the value or relabeled it: the next step's one would lack that change.
+                # The body has written to the value or relabeled it: the value of the next step would lack that change.
                 if origin.version != _version(value) or origin.layout != value._layout:
                     raise Unknown
                 refs.add(origin.ref.call)

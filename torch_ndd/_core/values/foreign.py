@@ -195,7 +195,7 @@ def _from_producer(data: Any) -> tuple[torch.Tensor, bool]:
     if kind not in (_CPU, _CUDA, _PINNED):
         raise ValueError(f"Unsupported device type {kind} of a {type(data).__name__}: a Tensor is in memory of the CPU or of an NVIDIA GPU")
     if kind != _PINNED and hasattr(data, "__dlpack__"):
-        # Pinned memory goes another way, since torch does not import it through DLPack.
+        # Not for pinned memory, which torch does not import through DLPack.
         try:
             values, read_only = _from_dlpack(data, kind)
             tensor, shared = from_torch(values)

@@ -78,17 +78,17 @@ def plain_keys(keys: tuple[Any, ...], ndim: int, what: str, too_many: type[Excep
         raise too_many(f"Too many indices: the number of ranges ({count}) is greater than the number of dimensions of the {what} ({ndim})")
     at = next((k for k, key in enumerate(keys) if key is Ellipsis), len(keys))
     keys = (*keys[:at], *(slice(None),) * (ndim - count), *keys[at + 1 :])
-    return tuple(_plain_slice(key, what) if isinstance(key, slice) else _integer(key, what) for key in keys)
+    return tuple(_plain_slice(key, what) if isinstance(key, slice) else _as_index(key, what) for key in keys)
 
 
 def _plain_slice(key: slice, what: str) -> slice:
-    result = slice(*(None if bound is None else _integer(bound, what) for bound in (key.start, key.stop, key.step)))
+    result = slice(*(None if bound is None else _as_index(bound, what) for bound in (key.start, key.stop, key.step)))
     if type(result.step) is int and result.step == 0:
         raise ValueError("slice step cannot be zero")
     return result
 
 
-def _integer(key: Any, what: str) -> Any:
+def _as_index(key: Any, what: str) -> Any:
     if type(key) is int or is_varying(key):
         return key
     try:

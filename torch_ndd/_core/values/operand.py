@@ -139,7 +139,7 @@ class Operand:
         return self.copy_values().evaluate()
 
     def export_buffer(self) -> torch.Tensor:
-        """Wait for the values and return them to a caller who may write to them."""
+        """Wait for the values and return them to a caller that may write to them."""
         values = self.wait()
         if not torch.compiler.is_compiling():
             if (recorder := loop.recorder) is not None and recorder.counts_writes and not values.is_inference():

@@ -217,12 +217,12 @@ class LaunchQueue:
         call: Callable[[list[tuple[Pending, int]]], tuple[torch.Tensor | None, Pending | None]],
         filled: Sequence[torch.Tensor] = (),
     ) -> tuple[torch.Tensor | None, "QueuedWork | None"]:
-        """Queue the kernel call that ``call`` makes. Return its output, if it returns one, and the work; None if it has made no kernel call.
+        """Queue the kernel launch in ``call``. Return the output that ``call`` allocates, if any, and the work, which is None without a launch.
 
         Args:
-            reads: What the launch reads.
-            call: Gets what its call depends on, and returns its output, if it allocates one, and its pending work.
-            filled: What the kernel fills, unless ``call`` returns it.
+            reads: The pending inputs of the launch.
+            call: Takes the work on the host that it depends on; returns the output, if it allocates one, and its pending work.
+            filled: The tensors that the kernel fills, unless ``call`` returns them.
         """
         event, awaited, hosts = record_event(self._stream), [], []
         for work, sample in reads:

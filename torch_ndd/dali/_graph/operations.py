@@ -152,7 +152,7 @@ class ReaderOperation(Operation):
 
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Read a batch."""
-        # Readers always give full batches, which other inputs must match.
+        # Readers always return full batches, which other inputs must match.
         if step.batch_size != self._size:
             raise RuntimeError(f"Batch size clash: the inputs of this iteration have {step.batch_size} samples, but readers give {self._size}")
         for key, batch in arguments.items():

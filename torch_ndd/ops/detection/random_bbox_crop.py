@@ -98,7 +98,9 @@ def random_bbox_crop(
     if labels is not None:
         check_labels(op, inputs, labels)  # type: ignore[arg-type]
     layout = _layout(op, bbox_layout, ltrb, dims)
-    image, wanted = (_in_order(op, name, value, shape_layout, dims) for name, value in (("input_shape", input_shape), ("crop_shape", crop_shape)))
+    image, wanted = (
+        _reorder_shape(op, name, value, shape_layout, dims) for name, value in (("input_shape", input_shape), ("crop_shape", crop_shape))
+    )
     if wanted is not None:
         if image is None:
             raise RuntimeError(f"{op}: crop_shape needs input_shape")
@@ -195,7 +197,7 @@ def _layout(op: str, bbox_layout: Any, ltrb: Any, dims: int) -> str:
     return bbox_layout
 
 
-def _in_order(op: str, name: str, value: Any, shape_layout: Any, dims: int) -> torch.Tensor | None:
+def _reorder_shape(op: str, name: str, value: Any, shape_layout: Any, dims: int) -> torch.Tensor | None:
     """Return a shape in pixels, float64 (1 or N, dims), x first."""
     order = "WHD"[:dims]
     if shape_layout is not None and not isinstance(shape_layout, str):

@@ -132,7 +132,7 @@ def _reshape(
     else:
         requested = _source_extents(op, data, extents, column_list(src_dims)) if src_dims is not None else list(extents)
         if out_bytes != in_bytes:
-            requested = _in_other_items(op, requested, in_bytes, out_bytes)
+            requested = _count_in_items(op, requested, in_bytes, out_bytes)
     if any(isinstance(extent, tuple) for extent in requested):
         raise TypeError(f"{op}: the shape must be a list of numbers")
     # Last, because the extent that is left open follows from all others.
@@ -183,7 +183,7 @@ def _relative_shape(op: str, data: Batch, extents: Sequence[Column], factors: Se
     return extents_found
 
 
-def _in_other_items(op: str, extents: list[Column], in_bytes: int, out_bytes: int) -> list[Column]:
+def _count_in_items(op: str, extents: list[Column], in_bytes: int, out_bytes: int) -> list[Column]:
     """Return the innermost extent in items of another size."""
     if not extents:
         raise RuntimeError(f"{op}: a number cannot be taken for items of another size; give a shape")

@@ -41,7 +41,7 @@ class FileArguments:
         """Return the files, of a folder those whose names match one of the patterns. Raise RuntimeError if there are none."""
         self.check(op)
         if self.list is not None:
-            return listed_files(op, self.list, self.root)
+            return read_file_list(op, self.list, self.root)
         if self.paths is not None:
             return whole_files(self.root, *self.paths)
         assert self.root is not None
@@ -60,7 +60,7 @@ def whole_files(root: bytes | None, paths: bytes, offsets: np.ndarray) -> Ranges
     return ranges_of(root, paths, offsets)
 
 
-def listed_files(op: str, path: bytes, root: bytes | None) -> Ranges:
+def read_file_list(op: str, path: bytes, root: bytes | None) -> Ranges:
     """Return the files named in a text, one per line; relative paths start at ``root`` or at the text's folder. Raise RuntimeError if none."""
     try:
         names = [line for line in (line.rstrip(b"\r") for line in text_of(read_all(path)).split(b"\n")) if line]

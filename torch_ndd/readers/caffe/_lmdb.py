@@ -107,7 +107,7 @@ class LmdbReader(Reader):
             request.wait()
         except UnreadableSamples as bad:
             reasons = bad.reasons
-        # After reading: whatever is unchanged now was read unchanged. A changed database is the reason why a message may look damaged.
+        # Checked after reading: an unchanged file was read unchanged, and a changed one explains a message that looks damaged.
         reasons |= self._find_changed(samples)
         if reasons:
             raise UnreadableSamples(reasons)

@@ -189,7 +189,7 @@ def collate_outputs(items: Sequence[Any], sources: Sequence[str] = ()) -> Any:
     if isinstance(first, Mapping | tuple) and not first:
         raise ValueError(f"an item must have at least one part, got {first!r}")
     value = collate(items)
-    # Encoded files know their own paths; all other Batches get the places of the items.
+    # Batches of encoded files already have their paths; the others get the sources of the items.
     for leaf in leaves(value):
         if not leaf.sources:
             leaf.sources = sources

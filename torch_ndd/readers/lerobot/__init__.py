@@ -247,7 +247,7 @@ class LeRobot(ThreadedReader):
         clips = []
         for camera, files in data.episodes.videos.items():
             rows, _ = self._rows(camera, episode, frame)
-            # The time in the episode, behind where the episode begins in its video.
+            # Times in the video: the begin of the episode there plus the time within the episode.
             times = data.episodes.video_begins[camera][episode][:, None] + data.columns["timestamp"][rows.reshape(len(samples), -1)]
             # The frames are chosen on the thread that opens the video, when its rate and length are known.
             clips += [Clip(files.paths[files.number[e]], partial(self._choose, seconds)) for e, seconds in zip(episode.tolist(), times, strict=True)]

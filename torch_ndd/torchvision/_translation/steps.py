@@ -317,7 +317,7 @@ class PerSample:
         threads = min(get_num_threads(), len(numbers))
         if threads < 2:
             return list(map(function, numbers))
-        # A forked process has the object but not the threads.
+        # A forked process inherits the object but not its threads.
         if self._pool is None or self._process != os.getpid() or self._pool.max_workers < threads:
             self._pool, self._process = Workers(get_num_threads(), "from_torchvision", self), os.getpid()
         futures = [self._pool.submit(function, number) for number in numbers]
