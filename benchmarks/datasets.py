@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from ._loaders import SUBJECT
 from ._process import limit_threads
@@ -73,11 +73,16 @@ def _hugging_face() -> Dataset[Any]:
     return datasets.Dataset.from_dict(rows).with_format("torch")
 
 
+def _table() -> Dataset[Any]:
+    return TensorDataset(torch.rand(ITEMS, 3, 32, 32), torch.arange(ITEMS))
+
+
 CASES: dict[str, Callable[[], Dataset[Any]]] = {
     "pictures of 32 x 32 by torchvision": _pictures,
     "pictures of 96 x 96, augmented by torchvision": _augmented,
     "windows of 1024 tokens": _tokens,
     "dicts of an array, a number and a text": _features,
+    "rows of a TensorDataset": _table,
     "numbers": lambda: Items(int),
     "texts": lambda: Items(lambda k: f"line {k}"),
     "tokens of Hugging Face datasets": _hugging_face,

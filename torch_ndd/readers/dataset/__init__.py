@@ -20,7 +20,7 @@ from .._options import LoaderOptions
 from .._order import Order
 from .._threads import READING_THREADS, ThreadedReader
 from ._activity import Activity
-from ._items import Failed, collate_outputs, first_sample, need_no_preparation, prepare_item
+from ._items import Failed, Rows, collate_outputs, find_table, first_sample, need_no_preparation, prepare_item, take_rows
 from ._requests import ItemRequest, Pace, PaceOfProcesses, check_items, read_each
 from ._worker_processes import Context, Processes, check_context
 
@@ -239,11 +239,22 @@ class Dataset(ThreadedReader):
 
     @override
     def is_quick(self) -> bool:
-        return self._context is None and self._pace.in_turn
+        return self._context is None and (self._pace.in_turn or self._has_table())
+
+    def _has_table(self) -> bool:
+        """Return whether the samples of a batch are rows of tensors, which one thread takes at once."""
+        return self._delivers_items and self._context is None and find_table(self._dataset) is not None
+
+    def _read_rows(self, samples: list[int]) -> list[Any]:
+        with self._activity:
+            rows = take_rows(self._dataset, samples)
+            return self._read_alone(samples) if rows is None else rows
 
     @override
     def start(self, samples: np.ndarray) -> Callable[[], list[Any]]:
         """Start to read samples. Return a function that waits for the items, or reads them where there are no threads."""
+        if self._has_table():
+            return partial(self._read_rows, samples.tolist())
         pool, numbers = self.find_pool(), samples.tolist()
         pace = None if pool is None else self._pace
         reads = self.plan_reads(numbers, pool, pace)
@@ -251,7 +262,10 @@ class Dataset(ThreadedReader):
 
     @override
     def finish(self, request: Callable[[], list[Any]], samples: np.ndarray) -> Any:
-        items = check_items((self.start(samples) if self._is_forked() else request)())
+        found = (self.start(samples) if self._is_forked() else request)()
+        if isinstance(found, Rows):
+            return found.outputs(Sources(self._source, samples))
+        items = check_items(found)
         if self._collate is not None:
             return Collated(self._collate(items), len(items), Sources(self._source, samples))
         return collate_outputs(items, Sources(self._source, samples))

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a ``TensorDataset`` are taken together, and equal its items."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import Dataset, Subset, TensorDataset, random_split
+
+import torch_ndd as ndd
+
+COUNT = 37
+
+
+def _make_table() -> TensorDataset:
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (COUNT, 3, 4, 5), dtype=torch.uint8, generator=generator)
+    strided = torch.rand(6, COUNT, generator=generator).T
+    return TensorDataset(pixels, torch.arange(COUNT), strided, torch.rand(COUNT, 2, generator=generator).bfloat16(), torch.arange(COUNT) % 2 == 0)
+
+
+DATA_SETS: dict[str, Callable[[], Dataset[Any]]] = {
+    "whole": _make_table,
+    "part": lambda: Subset(_make_table(), [3, 1, 36, 0, 1, 8]),
+    "part, indices of NumPy": lambda: Subset(_make_table(), np.array([3, 1, 36, 0, 1, 8])),  # type: ignore[arg-type]
+    "part, a tensor of indices": lambda: Subset(_make_table(), torch.tensor([3, 1, 36, 0, 1, 8])),  # type: ignore[arg-type]
+    "part of a part": lambda: Subset(random_split(_make_table(), [20, 17], torch.Generator().manual_seed(1))[0], range(2, 15)),
+    "negative indices": lambda: Subset(_make_table(), [-1, 4, -37]),
+    "one tensor": lambda: TensorDataset(torch.arange(COUNT * 2).view(COUNT, 2)),
+}
+
+
+@pytest.mark.parametrize("name", DATA_SETS)
+@pytest.mark.parametrize("options", [{}, {"batch_size": 1}, {"drop_last": True}, {"num_workers": 0}, {"prefetch": 0}], ids=str)
+def test_batches_equal_those_of_torch(name: str, options: dict[str, Any]) -> None:
+    dataset = DATA_SETS[name]()
+    batch_size, drop_last = options.get("batch_size", 5), options.get("drop_last", False)
+    expected = list(torch.utils.data.DataLoader(dataset, batch_size=batch_size, drop_last=drop_last))
+    found = list(ndd.DataLoader(dataset, **{"batch_size": 5, **options}))
+    assert len(found) == len(expected)
+    for batch, wanted in zip(found, expected, strict=True):
+        assert type(batch) is type(wanted) is list
+        for tensor, other in zip(batch, wanted, strict=True):
+            assert type(tensor) is torch.Tensor and tensor.dtype == other.dtype
+            assert torch.equal(tensor, other)
+
+
+def test_items_are_not_read_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: TensorDataset, index: int) -> Any:
+        raise AssertionError("read alone")
+
+    first = DATA_SETS["part of a part"]()
+    expected = [tuple(tensor.clone() for tensor in first[k]) for k in range(13)]
+    monkeypatch.setattr(TensorDataset, "__getitem__", fail)
+    loader = ndd.DataLoader(first, lambda pixels, numbers, *_: (ndd.flip(pixels, horizontal=0), numbers), batch_size=13)
+    ((pixels, numbers),) = loader
+    assert torch.equal(pixels, torch.stack([item[0] for item in expected]))
+    assert numbers.tolist() == [int(item[1]) for item in expected]
+
+
+def test_batches_do_not_share_memory_with_the_tensors() -> None:
+    tensor = torch.zeros(4, 3)
+    for (batch,) in ndd.DataLoader(TensorDataset(tensor), batch_size=4):
+        batch.fill_(1)
+    assert not tensor.any()
+
+
+def test_shuffled_epochs_resume() -> None:
+    def make() -> ndd.DataLoader:
+        return ndd.DataLoader(_make_table(), batch_size=4, shuffle=True, seed=3)
+
+    loader = make()
+    batches = iter(loader)
+    for _ in range(3):
+        next(batches)
+    state = loader.state_dict()
+    rest = [batch[1].tolist() for batch in batches]
+    resumed = make()
+    resumed.load_state_dict(state)
+    assert [batch[1].tolist() for batch in resumed] == rest
+    assert sorted(sum([batch[1].tolist() for batch in make()], [])) == list(range(COUNT))
+
+
+def test_mix_takes_tables() -> None:
+    mix = ndd.readers.Mix({"a": TensorDataset(torch.arange(10)), "b": TensorDataset(torch.arange(10, 20))})
+    assert sorted(sum([batch[0].tolist() for batch in ndd.DataLoader(mix, batch_size=5)], [])) == list(range(20))
+
+
+@pytest.mark.parametrize("tensor", [torch.ones(4, requires_grad=True), torch.eye(4).to_sparse()], ids=["gradients", "sparse"])
+def test_other_tensors_are_refused_as_in_other_data_sets(tensor: torch.Tensor) -> None:
+    with pytest.raises(TypeError, match="requires grad|memory layout"):
+        list(ndd.DataLoader(TensorDataset(torch.arange(4), tensor), batch_size=4))
+
+
+def test_arrays_among_the_tensors_are_read_as_items() -> None:
+    dataset = TensorDataset(torch.arange(4))
+    dataset.tensors = (torch.arange(4), np.arange(4) * 2)  # type: ignore[assignment]
+    ((numbers, doubled),) = ndd.DataLoader(dataset, batch_size=4)
+    assert (numbers * 2).tolist() == doubled.tolist() == [0, 2, 4, 6]
+
+
+def test_index_outside_is_named() -> None:
+    with pytest.raises(RuntimeError, match="out of (bounds|range)"):
+        list(ndd.DataLoader(Subset(_make_table(), [0, COUNT]), batch_size=2))
