@@ -43,7 +43,8 @@ def test_batches_equal_those_of_torch(name: str, options: dict[str, Any]) -> Non
     for batch, wanted in zip(found, expected, strict=True):
         assert type(batch) is type(wanted) is list
         for tensor, other in zip(batch, wanted, strict=True):
-            assert type(tensor) is torch.Tensor and tensor.dtype == other.dtype
+            assert type(tensor) is torch.Tensor
+            assert tensor.dtype == other.dtype
             assert torch.equal(tensor, other)
 
 
@@ -80,17 +81,17 @@ def test_shuffled_epochs_resume() -> None:
     resumed = make()
     resumed.load_state_dict(state)
     assert [batch[1].tolist() for batch in resumed] == rest
-    assert sorted(sum([batch[1].tolist() for batch in make()], [])) == list(range(COUNT))
+    assert sorted(number for batch in make() for number in batch[1].tolist()) == list(range(COUNT))
 
 
 def test_mix_takes_tables() -> None:
     mix = ndd.readers.Mix({"a": TensorDataset(torch.arange(10)), "b": TensorDataset(torch.arange(10, 20))})
-    assert sorted(sum([batch[0].tolist() for batch in ndd.DataLoader(mix, batch_size=5)], [])) == list(range(20))
+    assert sorted(number for batch in ndd.DataLoader(mix, batch_size=5) for number in batch[0].tolist()) == list(range(20))
 
 
 @pytest.mark.parametrize("tensor", [torch.ones(4, requires_grad=True), torch.eye(4).to_sparse()], ids=["gradients", "sparse"])
 def test_other_tensors_are_refused_as_in_other_data_sets(tensor: torch.Tensor) -> None:
-    with pytest.raises(TypeError, match="requires grad|memory layout"):
+    with pytest.raises(TypeError, match=r"requires grad|memory layout"):
         list(ndd.DataLoader(TensorDataset(torch.arange(4), tensor), batch_size=4))
 
 
@@ -102,5 +103,5 @@ def test_arrays_among_the_tensors_are_read_as_items() -> None:
 
 
 def test_index_outside_is_named() -> None:
-    with pytest.raises(RuntimeError, match="out of (bounds|range)"):
+    with pytest.raises(RuntimeError, match=r"out of (bounds|range)"):
         list(ndd.DataLoader(Subset(_make_table(), [0, COUNT]), batch_size=2))
