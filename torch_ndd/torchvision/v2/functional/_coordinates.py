@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Boxes and points as rows, of a single sample or of all samples of a batch: one arithmetic serves both."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +15,7 @@ from ...._core.values.batch import new_batch
 from ...._core.values.tv_tensors import as_box_format
 from ... import tv_tensors
 from ..._numbers import Number
-from ._dispatch import add_kernel, argument_filter
+from ._dispatch import add_kernel
 
 
 @dataclass(frozen=True)
@@ -179,24 +178,16 @@ def of_tensor(values: torch.Tensor, canvas_size: Any, format: Any = None, mode: 
     return Rows(values.as_subclass(torch.Tensor).reshape(-1, columns), tuple(canvas_size), None, format, mode)  # type: ignore[arg-type]
 
 
-def on_coordinates(
-    functional: Callable[..., Any],
-    boxes: Callable[..., Rows],
-    points: Callable[..., Rows],
-    canvas_of: Literal["neither", "points", "both"] = "neither",
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Register functions of :class:`Rows` as the kernels of a functional for boxes and points; return the functions of torch tensors.
+def on_coordinates(functional: Callable[..., Any], boxes: Callable[..., Rows], points: Callable[..., Rows], drops: tuple[str, ...] = ()) -> None:
+    """Register functions of :class:`Rows` as the kernels of a functional for boxes and points, single samples and Batches.
 
-    Args:
-        functional: its arguments that are not parameters of ``boxes`` and ``points`` are dropped.
-        boxes: takes rows of boxes, and arguments.
-        points: the same for points.
-        canvas_of: which of the returned functions return the canvas, too.
+    ``drops`` are parameters of the functional that apply to images only.
     """
 
-    def single_kernel(core: Callable[..., Rows]) -> Callable[..., Any]:
-        filter_arguments = argument_filter(core)
+    def filter_arguments(kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in kwargs.items() if key not in drops}
 
+    def single_kernel(core: Callable[..., Rows]) -> Callable[..., Any]:
         def kernel(inpt: Any, *args: Any, **kwargs: Any) -> Any:
             input_rows = of_tensor(inpt, inpt.canvas_size, getattr(inpt, "format", None), getattr(inpt, "clamping_mode", None))
             output = core(input_rows, *args, **filter_arguments(kwargs))
@@ -206,8 +197,6 @@ def on_coordinates(
         return kernel
 
     def batch_kernel(core: Callable[..., Rows]) -> Callable[..., Any]:
-        filter_arguments = argument_filter(core)
-
         def kernel(inpt: Any, *args: Any, **kwargs: Any) -> Any:
             return to_batch(core(of_batch(inpt), *args, **filter_arguments(kwargs)), inpt)
 
@@ -217,32 +206,3 @@ def on_coordinates(
     add_kernel(functional, single.KeyPoints)(single_kernel(points))
     add_kernel(functional, tv_tensors.BoundingBoxes)(batch_kernel(boxes))
     add_kernel(functional, tv_tensors.KeyPoints)(batch_kernel(points))
-    boxes_function = _make_function(boxes, functional, "bounding_boxes", canvas_of == "both")
-    return boxes_function, _make_function(points, functional, "keypoints", canvas_of != "neither")
-
-
-def _make_function(kernel: Callable[..., Rows], functional: Callable[..., Any], kind: str, returns_canvas: bool) -> Callable[..., Any]:
-    """Return a function of torch tensors with a name of torchvision's, and its parameters in their order there."""
-    name = f"{functional.__name__}_{kind}"
-    known = inspect.signature(functional).parameters
-    signature = inspect.Signature([known.get(key, value) for key, value in inspect.signature(getattr(reference, name)).parameters.items()])
-
-    def function(*args: Any, **kwargs: Any) -> Any:
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError as error:
-            raise TypeError(f"{name}: {error}") from None
-        bound.apply_defaults()
-        arguments = bound.arguments
-        values = arguments.pop(next(iter(arguments)))
-        # Windows replace the canvas: their functions do not take one.
-        canvas = arguments.pop("canvas_size", (0, 0))
-        output = kernel(of_tensor(values, canvas, arguments.pop("format", None), arguments.pop("clamping_mode", "soft")), **arguments)
-        moved = output.values.reshape(values.shape)
-        return (moved, output.canvas) if returns_canvas else moved
-
-    function.__name__ = function.__qualname__ = name
-    function.__module__ = "torch_ndd.torchvision.v2.functional"
-    function.__doc__ = f"Apply :func:`{functional.__name__}` to rows in a torch tensor ``(..., K)``."
-    function.__signature__ = signature  # type: ignore[attr-defined]
-    return function

@@ -18,7 +18,7 @@ from ....ops.geometry.slice import slice as cut
 from ....ops.geometry.warp import Border
 from ..._draws import round_half_even
 from ..._numbers import Number, first_failure, holds, number
-from ._coordinates import Rows, on_coordinates
+from ._coordinates import Rows, of_tensor, on_coordinates
 from ._dispatch import dispatch, fills, on_images, on_masks, rows, size_of
 
 PaddingMode = Literal["constant", "edge", "reflect", "symmetric"]
@@ -104,7 +104,21 @@ def crop_point_rows(rows: Rows, top: Any, left: Any, height: Any, width: Any) ->
     return rows.with_values(_shift(rows, -left, -top), (height, width))
 
 
-crop_bounding_boxes, crop_keypoints = on_coordinates(crop, crop_box_rows, crop_point_rows, canvas_of="both")
+on_coordinates(crop, crop_box_rows, crop_point_rows)
+
+
+def crop_bounding_boxes(
+    bounding_boxes: torch.Tensor, format: BoundingBoxFormat, top: Any, left: Any, height: Any, width: Any, clamping_mode: Any = "soft"
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return boxes in a window, and its size."""
+    output = crop_box_rows(of_tensor(bounding_boxes, (0, 0), format, clamping_mode), top, left, height, width)
+    return output.values.reshape(bounding_boxes.shape), (height, width)
+
+
+def crop_keypoints(keypoints: torch.Tensor, top: Any, left: Any, height: Any, width: Any) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return points in a window, and its size."""
+    output = crop_point_rows(of_tensor(keypoints, (0, 0)), top, left, height, width)
+    return output.values.reshape(keypoints.shape), (height, width)
 
 
 # --- center_crop ---
@@ -172,7 +186,21 @@ def _center_crop_points(rows: Rows, output_size: Any) -> Rows:
     return crop_point_rows(rows, *_window_of_rows(rows, output_size))
 
 
-center_crop_bounding_boxes, center_crop_keypoints = on_coordinates(center_crop, _center_crop_boxes, _center_crop_points, canvas_of="both")
+on_coordinates(center_crop, _center_crop_boxes, _center_crop_points)
+
+
+def center_crop_bounding_boxes(
+    bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int], output_size: Any, clamping_mode: Any = "soft"
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return boxes in the window in the middle, and its size."""
+    output = _center_crop_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), output_size)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
+
+
+def center_crop_keypoints(inpt: torch.Tensor, canvas_size: tuple[int, int], output_size: Any) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return points in the window in the middle, and its size."""
+    output = _center_crop_points(of_tensor(inpt, canvas_size), output_size)
+    return output.values.reshape(inpt.shape), output.canvas
 
 
 # --- pad ---
@@ -279,7 +307,28 @@ def _pad_points(rows: Rows, padding: Any, padding_mode: PaddingMode = "constant"
     return rows.with_values(_shift(rows, left, top), canvas)
 
 
-pad_bounding_boxes, pad_keypoints = on_coordinates(pad, _pad_boxes, _pad_points, canvas_of="both")
+on_coordinates(pad, _pad_boxes, _pad_points, drops=("fill",))
+
+
+def pad_bounding_boxes(
+    bounding_boxes: torch.Tensor,
+    format: BoundingBoxFormat,
+    canvas_size: tuple[int, int],
+    padding: Any,
+    padding_mode: PaddingMode = "constant",
+    clamping_mode: Any = "soft",
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return boxes of a padded image, and its size."""
+    output = _pad_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), padding, padding_mode)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
+
+
+def pad_keypoints(
+    keypoints: torch.Tensor, canvas_size: tuple[int, int], padding: Any, padding_mode: PaddingMode = "constant"
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return points of a padded image, and its size."""
+    output = _pad_points(of_tensor(keypoints, canvas_size), padding, padding_mode)
+    return output.values.reshape(keypoints.shape), output.canvas
 
 
 # --- five_crop, ten_crop ---

@@ -249,7 +249,11 @@ def on_masks(functional: Callable[..., Any], kernel: Callable[..., Any], view: C
     Return the function of torch tensors. ``view`` is that of :func:`on_images`. Arguments of the functional that are not parameters of the kernel
     are dropped.
     """
-    filter_arguments = argument_filter(kernel)
+    taken = set(list(inspect.signature(kernel).parameters)[1:])
+
+    def filter_arguments(kwargs: dict[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in kwargs.items() if key in taken}
+
     compute = _on_tensors(kernel, view)
 
     def call_on_typed(inpt: Any, *args: Any, **kwargs: Any) -> Any:
@@ -263,12 +267,6 @@ def on_masks(functional: Callable[..., Any], kernel: Callable[..., Any], view: C
     add_kernel(functional, tv_tensors.Mask)(call_on_batch)
     parameters = list(inspect.signature(kernel).parameters.values())[1:]
     return _make_function(compute, f"{functional.__name__}_mask", "mask", parameters, {})
-
-
-def argument_filter(kernel: Callable[..., Any]) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """Return a function that keeps those of a functional's arguments that are parameters of its kernel."""
-    taken = set(list(inspect.signature(kernel).parameters)[1:])
-    return lambda kwargs: {key: value for key, value in kwargs.items() if key in taken}
 
 
 def as_planes(masks: Batch) -> tuple[Batch, Callable[[Batch], Batch]]:

@@ -14,7 +14,7 @@ from ...._core.values.batch import Batch
 from ....experimental import remap
 from ....ops.generic.convert import cast
 from ..._numbers import batch_of
-from ._coordinates import Rows, enclosing_boxes, four_corners, on_coordinates
+from ._coordinates import Rows, enclosing_boxes, four_corners, of_tensor, on_coordinates
 from ._dispatch import blend_fills, dispatch, on_images, on_masks
 from ._interpolation import InterpolationMode, warp_filter, warp_in_float32
 
@@ -169,4 +169,17 @@ def _elastic_points(rows: Rows, displacement: Any) -> Rows:
     return rows.with_values(_move_points(rows, rows.values, rows.values, displacement))
 
 
-elastic_bounding_boxes, elastic_keypoints = on_coordinates(elastic, _elastic_boxes, _elastic_points)
+on_coordinates(elastic, _elastic_boxes, _elastic_points, drops=("interpolation", "fill"))
+
+
+def elastic_bounding_boxes(
+    bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int], displacement: Any, clamping_mode: Any = "soft"
+) -> torch.Tensor:
+    """Return the smallest boxes around deformed boxes."""
+    output = _elastic_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), displacement)
+    return output.values.reshape(bounding_boxes.shape)
+
+
+def elastic_keypoints(keypoints: torch.Tensor, canvas_size: tuple[int, int], displacement: Any) -> torch.Tensor:
+    """Return deformed points."""
+    return _elastic_points(of_tensor(keypoints, canvas_size), displacement).values.reshape(keypoints.shape)

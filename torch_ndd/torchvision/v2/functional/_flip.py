@@ -11,7 +11,7 @@ from ...._core.values.batch import Batch
 from ....ops.geometry.flip import flip
 from ... import tv_tensors
 from ..._numbers import as_argument
-from ._coordinates import Rows, of_batch, on_coordinates, to_batch
+from ._coordinates import Rows, of_batch, of_tensor, on_coordinates, to_batch
 from ._dispatch import as_images, as_planes, dispatch, on_images, on_masks
 
 
@@ -74,12 +74,28 @@ def flip_point_rows(rows: Rows, axis: int) -> Rows:
     return rows.with_values(output)
 
 
-horizontal_flip_bounding_boxes, horizontal_flip_keypoints = on_coordinates(
-    horizontal_flip, lambda rows: flip_box_rows(rows, 0), lambda rows: flip_point_rows(rows, 0)
-)
-vertical_flip_bounding_boxes, vertical_flip_keypoints = on_coordinates(
-    vertical_flip, lambda rows: flip_box_rows(rows, 1), lambda rows: flip_point_rows(rows, 1)
-)
+on_coordinates(horizontal_flip, lambda rows: flip_box_rows(rows, 0), lambda rows: flip_point_rows(rows, 0))
+on_coordinates(vertical_flip, lambda rows: flip_box_rows(rows, 1), lambda rows: flip_point_rows(rows, 1))
+
+
+def horizontal_flip_bounding_boxes(bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int]) -> torch.Tensor:
+    """Flip boxes ``(..., K)`` of a canvas of this height and width."""
+    return flip_box_rows(of_tensor(bounding_boxes, canvas_size, format), 0).values.reshape(bounding_boxes.shape)
+
+
+def vertical_flip_bounding_boxes(bounding_boxes: torch.Tensor, format: BoundingBoxFormat, canvas_size: tuple[int, int]) -> torch.Tensor:
+    """Flip boxes ``(..., K)`` of a canvas of this height and width."""
+    return flip_box_rows(of_tensor(bounding_boxes, canvas_size, format), 1).values.reshape(bounding_boxes.shape)
+
+
+def horizontal_flip_keypoints(keypoints: torch.Tensor, canvas_size: tuple[int, int]) -> torch.Tensor:
+    """Flip points ``(..., 2)`` of a canvas of this height and width."""
+    return flip_point_rows(of_tensor(keypoints, canvas_size), 0).values.reshape(keypoints.shape)
+
+
+def vertical_flip_keypoints(keypoints: torch.Tensor, canvas_size: tuple[int, int]) -> torch.Tensor:
+    """Flip points ``(..., 2)`` of a canvas of this height and width."""
+    return flip_point_rows(of_tensor(keypoints, canvas_size), 1).values.reshape(keypoints.shape)
 
 
 def flip_where(inpt: Any, acts: torch.Tensor, axis: int) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import PIL
 import torch
 from torchvision.transforms.v2 import functional as reference
+from torchvision.tv_tensors import BoundingBoxFormat
 
 from ...._core.values.batch import Batch
 from ....ops.geometry.resize import Rule, resize_crop_mirror
@@ -14,7 +15,7 @@ from ....ops.geometry.resize import resize as resample
 from ... import tv_tensors
 from ..._draws import to_int
 from ..._numbers import Number, first_failure, holds, number, numbers
-from ._coordinates import Rows, on_coordinates
+from ._coordinates import Rows, of_tensor, on_coordinates
 from ._crop import as_height_width, crop_box_rows, crop_point_rows, window_of
 from ._dispatch import as_images, dispatch, on_images, on_masks, rows, size_of
 from ._interpolation import FILTERS, InterpolationMode, interpolation_mode
@@ -242,7 +243,28 @@ def _resize_points(rows: Rows, size: Any, max_size: int | None = None) -> Rows:
     return rows.with_values(_scale(rows, new), new)
 
 
-resize_bounding_boxes, resize_keypoints = on_coordinates(resize, _resize_boxes, _resize_points, canvas_of="both")
+on_coordinates(resize, _resize_boxes, _resize_points, drops=("interpolation", "antialias"))
+
+
+def resize_bounding_boxes(
+    bounding_boxes: torch.Tensor,
+    canvas_size: tuple[int, int],
+    size: Any,
+    max_size: int | None = None,
+    format: BoundingBoxFormat = BoundingBoxFormat.XYXY,
+    clamping_mode: Any = "soft",
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return boxes of a resized image, and its size."""
+    output = _resize_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), size, max_size)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
+
+
+def resize_keypoints(
+    keypoints: torch.Tensor, size: Any, canvas_size: tuple[int, int], max_size: int | None = None
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return points of a resized image, and its size."""
+    output = _resize_points(of_tensor(keypoints, canvas_size), size, max_size)
+    return output.values.reshape(keypoints.shape), output.canvas
 
 
 # --- resized_crop ---
@@ -316,4 +338,18 @@ def _resized_crop_points(rows: Rows, top: Any, left: Any, height: Any, width: An
     return _resize_points(crop_point_rows(rows, top, left, height, width), size)
 
 
-resized_crop_bounding_boxes, resized_crop_keypoints = on_coordinates(resized_crop, _resized_crop_boxes, _resized_crop_points, canvas_of="both")
+on_coordinates(resized_crop, _resized_crop_boxes, _resized_crop_points, drops=("interpolation", "antialias"))
+
+
+def resized_crop_bounding_boxes(
+    bounding_boxes: torch.Tensor, format: BoundingBoxFormat, top: Any, left: Any, height: Any, width: Any, size: Any, clamping_mode: Any = "soft"
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return boxes of a resized window, and its size."""
+    output = _resized_crop_boxes(of_tensor(bounding_boxes, (height, width), format, clamping_mode), top, left, height, width, size)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
+
+
+def resized_crop_keypoints(keypoints: torch.Tensor, top: Any, left: Any, height: Any, width: Any, size: Any) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return points of a resized window, and its size."""
+    output = _resized_crop_points(of_tensor(keypoints, (height, width)), top, left, height, width, size)
+    return output.values.reshape(keypoints.shape), output.canvas

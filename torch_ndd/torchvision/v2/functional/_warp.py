@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 from torchvision.transforms.v2 import functional as reference
+from torchvision.tv_tensors import BoundingBoxFormat
 
 from ...._core.values.batch import Batch
 from ....experimental import warp_perspective
 from ....ops.geometry.warp import warp_affine
 from ..._numbers import Number, first_failure, holds, number, numbers
-from ._coordinates import Rows, enclosing_boxes, four_corners, on_coordinates
+from ._coordinates import Rows, enclosing_boxes, four_corners, of_tensor, on_coordinates
 from ._dispatch import blend_fills, dispatch, on_images, on_masks, rows, size_of
 from ._interpolation import InterpolationMode, warp_filter, warp_in_float32
 from ._matrices import (
@@ -207,7 +208,31 @@ def _affine_points(rows: Rows, angle: Any, translate: Any, scale: Any, shear: An
     return _affine_rows(rows, affine_matrix(_middle_of(rows, fixed), turn, moved, factor, sheared, inverse=False))
 
 
-affine_bounding_boxes, affine_keypoints = on_coordinates(affine, _affine_boxes, _affine_points, canvas_of="points")
+on_coordinates(affine, _affine_boxes, _affine_points, drops=("interpolation", "fill"))
+
+
+def affine_bounding_boxes(
+    bounding_boxes: torch.Tensor,
+    format: BoundingBoxFormat,
+    canvas_size: tuple[int, int],
+    angle: Any,
+    translate: Any,
+    scale: Any,
+    shear: Any,
+    center: Any = None,
+    clamping_mode: Any = "soft",
+) -> torch.Tensor:
+    """Return the boxes around moved boxes."""
+    output = _affine_boxes(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, translate, scale, shear, center)
+    return output.values.reshape(bounding_boxes.shape)
+
+
+def affine_keypoints(
+    keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return moved points and the size of the canvas."""
+    output = _affine_points(of_tensor(keypoints, canvas_size), angle, translate, scale, shear, center)
+    return output.values.reshape(keypoints.shape), output.canvas
 
 
 # --- rotate ---
@@ -298,7 +323,29 @@ def _rotate_rows(rows: Rows, angle: Any, expand: bool = False, center: Any = Non
     return _affine_rows(rows, matrix, (canvas, *_smallest_coordinates(rows.canvas, matrix)) if expand else None)
 
 
-rotate_bounding_boxes, rotate_keypoints = on_coordinates(rotate, _rotate_rows, _rotate_rows, canvas_of="both")
+on_coordinates(rotate, _rotate_rows, _rotate_rows, drops=("interpolation", "fill"))
+
+
+def rotate_bounding_boxes(
+    bounding_boxes: torch.Tensor,
+    format: BoundingBoxFormat,
+    canvas_size: tuple[int, int],
+    angle: Any,
+    expand: bool = False,
+    center: Any = None,
+    clamping_mode: Any = "soft",
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return the boxes around rotated boxes, and the size of the canvas."""
+    output = _rotate_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), angle, expand, center)
+    return output.values.reshape(bounding_boxes.shape), output.canvas
+
+
+def rotate_keypoints(
+    keypoints: torch.Tensor, canvas_size: tuple[int, int], angle: Any, expand: bool = False, center: Any = None
+) -> tuple[torch.Tensor, tuple[int, int]]:
+    """Return rotated points and the size of the canvas."""
+    output = _rotate_rows(of_tensor(keypoints, canvas_size), angle, expand, center)
+    return output.values.reshape(keypoints.shape), output.canvas
 
 
 # --- perspective ---
@@ -373,4 +420,25 @@ def _perspective_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients
     return rows.with_values(rows.from_corners(rows.within(projected, 0) if rows.mode is not None else projected))
 
 
-perspective_bounding_boxes, perspective_keypoints = on_coordinates(perspective, _perspective_rows, _perspective_rows)
+on_coordinates(perspective, _perspective_rows, _perspective_rows, drops=("interpolation", "fill"))
+
+
+def perspective_bounding_boxes(
+    bounding_boxes: torch.Tensor,
+    format: BoundingBoxFormat,
+    canvas_size: tuple[int, int],
+    startpoints: Any,
+    endpoints: Any,
+    coefficients: Any = None,
+    clamping_mode: Any = "soft",
+) -> torch.Tensor:
+    """Return the boxes around projected boxes."""
+    output = _perspective_rows(of_tensor(bounding_boxes, canvas_size, format, clamping_mode), startpoints, endpoints, coefficients)
+    return output.values.reshape(bounding_boxes.shape)
+
+
+def perspective_keypoints(
+    keypoints: torch.Tensor, canvas_size: tuple[int, int], startpoints: Any, endpoints: Any, coefficients: Any = None
+) -> torch.Tensor:
+    """Return projected points."""
+    return _perspective_rows(of_tensor(keypoints, canvas_size), startpoints, endpoints, coefficients).values.reshape(keypoints.shape)
