@@ -47,7 +47,7 @@ def _pictures() -> Dataset[Any]:
     return Items(lambda k: (convert(pictures[k % 50]), k % 10))
 
 
-def _augmented() -> Dataset[Any]:
+def _make_augmented_pictures() -> Dataset[Any]:
     image, v1 = importlib.import_module("PIL.Image"), importlib.import_module("torchvision.transforms")
     jitter, half = v1.ColorJitter(0.2, 0.2, 0.2), [0.5] * 3
     augment = v1.Compose(
@@ -79,7 +79,7 @@ def _table() -> Dataset[Any]:
 
 CASES: dict[str, Callable[[], Dataset[Any]]] = {
     "pictures of 32 x 32 by torchvision": _pictures,
-    "pictures of 96 x 96, augmented by torchvision": _augmented,
+    "pictures of 96 x 96, augmented by torchvision": _make_augmented_pictures,
     "windows of 1024 tokens": _tokens,
     "dicts of an array, a number and a text": _features,
     "rows of a TensorDataset": _table,

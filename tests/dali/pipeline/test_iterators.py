@@ -201,7 +201,7 @@ def test_length_of_an_epoch_that_ends_with_its_data() -> None:
     """DALI's length is -1 / batch_size, rounded up, which is an error for batches of one sample."""
     both(lambda dali: len(iterate_source(dali, 3, batch_size=2)))
     both(lambda dali: len(iterate_source(dali, 3)), raises=(ValueError, "DALIGenericIterator: the number of batches is unknown.*size or reader_name"))
-    assert len(list(iterate_source(ours, 3))) == 3  # list() asks for the length, and does without it
+    assert len(list(iterate_source(ours, 3))) == 3  # list() calls len(), and goes on without a length
 
 
 @pytest.mark.parametrize("auto_reset", [True, False])

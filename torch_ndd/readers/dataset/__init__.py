@@ -242,7 +242,7 @@ class Dataset(ThreadedReader):
         return self._context is None and (self._pace.in_turn or self._has_table())
 
     def _has_table(self) -> bool:
-        """Return whether the samples of a batch are rows of tensors, which one thread takes at once."""
+        """Return whether the samples of a batch are rows of tensors, which one thread takes together."""
         return self._delivers_items and self._context is None and find_table(self._dataset) is not None
 
     def _read_rows(self, samples: list[int]) -> list[Any]:
