@@ -33,7 +33,7 @@ def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     plans.clear()
     _forms.clear()
     ran: list[str] = []
-    for name in ("flip", "brightness", "crop", "pad", "transforms.rotation"):
+    for name in ("flip", "brightness", "crop", "pad", "resize_crop_mirror", "transforms.rotation"):
         op = OPERATORS[name]
 
         def body(*args: Any, _name: str = name, _body: Any = op.body, **arguments: Any) -> Any:
@@ -120,6 +120,21 @@ def test_plan_of_a_random_operator_serves_other_numbers_of_samples(name: str, mo
     ndd.random.set_seed(5)
     assert all(torch.equal(function(batch).torch(), other) for batch, other in zip(batches, expected, strict=True))
     assert len(ran) == 4  # the last is the first call with 5 samples
+
+
+@pytest.mark.parametrize("position", [0.5, 1.0])  # a window in the middle is the same in a mirrored image: one row for all samples
+def test_plan_with_derived_tables_serves_other_numbers_of_samples(bodies: list[str], position: float) -> None:
+    def resize(samples: int) -> torch.Tensor:
+        mirrors = ndd.batch(np.arange(samples, dtype=np.int32) % 2)
+        batch, arguments = images(samples, (samples, 6, 5, 3)), {"crop_pos_x": position, "mirror": mirrors}
+        return ndd.resize_crop_mirror(batch, size=[8, 9], crop=[4, 6], rule="torch", **arguments).torch()
+
+    counts = (3, 3, 3, 3, 5, 6, 7, 1, 4, 3)
+    results = [resize(samples) for samples in counts]
+    assert len(bodies) == 4  # the last is the first call with 5 samples
+    for samples, result in zip(counts, results, strict=True):
+        plans.clear()
+        assert torch.equal(result, resize(samples))
 
 
 def test_plan_with_a_sequence_serves_other_numbers_of_samples(bodies: list[str]) -> None:

@@ -27,8 +27,8 @@ class _Local(threading.local):
     def __init__(self) -> None:
         self.entered: list[Any] = []  # contexts, innermost last
         self.streams: dict[int, Stream] = {}  # set_current_stream
-        self.own: dict[int, tuple[int, Stream]] = {}  # streams of default contexts, with the number of changes at their creation
-        self.changes: dict[int, int] = {}
+        # Streams of default contexts, with the number of changes of the default stream at their creation.
+        self.own: dict[int, tuple[int, Stream]] = {}
 
 
 local = _Local()
@@ -100,7 +100,7 @@ def set_current_stream(cuda_stream: Any, /) -> None:
         local.streams.pop(device, None)
     else:
         local.streams[device] = new_stream
-    local.changes[device] = local.changes.get(device, 0) + 1
+    local.own.pop(device, None)
 
 
 def get_current_stream() -> Stream | None:
@@ -123,7 +123,7 @@ def thread_stream(device_id: int) -> Stream:
     """Return the stream of this thread's default context for a GPU: the one that was set, else its own, which it keeps until one is set."""
     if (local.streams or _default_streams) and (found := find_set_stream(device_id)) is not None:
         return found
-    changes = _default_changes.get(device_id, 0) + local.changes.get(device_id, 0)
+    changes = _default_changes.get(device_id, 0)
     own = local.own.get(device_id)
     if own is None or own[0] != changes:
         own = local.own[device_id] = (changes, Stream(device_id=device_id))

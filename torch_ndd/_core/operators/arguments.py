@@ -477,10 +477,18 @@ def round_half_away(values: torch.Tensor) -> torch.Tensor:
 
 
 def _draw(call: Call, rng: Any) -> torch.Tensor:
+    if not call.compiling:
+        return draw_words(call.name, rng)
+    _check_generator(call.name, rng)  # a Python generator would be drawn from once, while tracing
+    return compiled_draw(rng, WORDS_PER_CALL)
+
+
+def draw_words(op: str, rng: Any) -> torch.Tensor:
+    """Return the words of an eager call, from the argument ``rng`` of an operator."""
+    _check_generator(op, rng)
+    return (get_default_rng() if rng is None else rng).draw(WORDS_PER_CALL)
+
+
+def _check_generator(op: str, rng: Any) -> None:
     if rng is not None and not isinstance(rng, RNG):
-        raise ValueError(f"{call.name}: rng must be an instance of random.RNG, but got {type(rng).__name__}")
-    if call.compiling:  # a Python generator would be drawn from once, while tracing
-        return compiled_draw(rng, WORDS_PER_CALL)
-    if rng is None:
-        rng = get_default_rng()
-    return rng.draw(WORDS_PER_CALL)
+        raise ValueError(f"{op}: rng must be an instance of random.RNG, but got {type(rng).__name__}")

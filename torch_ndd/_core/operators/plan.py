@@ -125,9 +125,10 @@ def build_plan(
         if element == WHOLE:
             arguments[place] = tensors[k]
     for place in pattern.derived:
+        table = arguments[place] = record.arguments[place]
         places.append((place, WHOLE, len(fits)))
-        fits.append(equal)
-        arguments[place] = record.arguments[place]
+        # One row for several samples is one for any number of them.
+        fits.append(_FITS["equal_shape"] if len(table) == 1 != output.shape[0] else equal)
     packed = -1
     if pattern.is_packed:
         packed = len(fits) - 1 if pattern.derivation is not None else passed.index(1)
@@ -252,7 +253,9 @@ def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Te
     if sources is UNKNOWN and inputs > 1:
         sources = next((operand.sources for operand in operands[1:inputs] if operand.sources is not UNKNOWN), UNKNOWN)
     if plan.gpu is not None:
-        result = _run_on_gpu(plan, plan.gpu, operands, sources, words, derived, rows)
+        result = _run_in_one_call(plan, operands, sources, words, derived, rows)
+        if result is _NOT_ONE_CALL:
+            result = _run_within_stream(plan, operands, sources, words, derived, rows)
         return _run_other(plan, operands, inputs, words, rows) if result is None else result
     tensors, reads, external = _gather_tensors(plan, operands, words, derived)
     output, pending = resubmit(plan.handle, tensors, reads, external, sources, rows)
@@ -368,24 +371,22 @@ if _again_on_stream is not None:
     _again_on_stream = bypass_overload(_again_on_stream)
 
 
-def _run_on_gpu(
-    plan: Plan,
-    gpu: torch.device,
-    operands: Sequence[Batch],
-    sources: Sequence[str],
-    words: torch.Tensor | None,
-    derived: list[torch.Tensor] | None,
-    rows: int,
+_NOT_ONE_CALL = object()
+
+
+def _run_in_one_call(
+    plan: Plan, operands: Sequence[Batch], sources: Sequence[str], words: torch.Tensor | None, derived: list[torch.Tensor] | None, rows: int
 ) -> Any:
-    """Launch on the context's stream. The usual case is one native call; ``_run_within_stream`` has all others."""
-    device = gpu.index
+    """Launch on the context's stream by one native call, the usual case; ``_NOT_ONE_CALL`` leaves it to :func:`_run_within_stream`."""
+    assert plan.gpu is not None
+    device = plan.gpu.index
     # The context's stream, on which the kernel must run; torch's current stream may have filled an operand.
     ours = launch_stream(device)
     theirs, stream = _current_stream(device), ours.handle
     captured = _is_capturing()
     # The one needs events between the streams, the other a place in the queue: neither is a single native call.
     if (captured and theirs != stream) or is_queued(device, stream):
-        return _run_within_stream(plan, gpu, operands, sources, words, derived, rows)
+        return _NOT_ONE_CALL
     tensors: list[torch.Tensor | None] = []
     foreign: list[torch.Tensor] = []  # filled on torch's current stream
     for operand in operands if plan.inputs is None else _find_passed(operands, plan.inputs):
@@ -395,14 +396,14 @@ def _run_on_gpu(
                 foreign.append(values)
         elif not pending.stays:
             if operand._pending_work() is not None:  # per-sample arguments, which the launcher reads on the host
-                return _run_within_stream(plan, gpu, operands, sources, words, derived, rows)
+                return _NOT_ONE_CALL
         # Work on another stream is often an upload. To switch streams would take 14 us more.
         elif type(pending) is not StreamWork or (
             pending.raw_stream != stream and (captured or pending.captured or values.get_device() != device or not pending.join(ours.torch))
         ):
-            return _run_within_stream(plan, gpu, operands, sources, words, derived, rows)
+            return _NOT_ONE_CALL
         if operand.caller_owned:
-            return _run_within_stream(plan, gpu, operands, sources, words, derived, rows)
+            return _NOT_ONE_CALL
         tensors.append(values)
         if operand.ragged_shapes is not None:
             tensors.append(operand.ragged_shapes)
@@ -413,7 +414,7 @@ def _run_on_gpu(
         tensors.append(words if plan.redraw is None else plan.redraw(operands[0], words))
     # The native function takes four tensors, without a list of them that Python would have to build.
     if len(tensors) > 4:
-        return _run_within_stream(plan, gpu, operands, sources, words, derived, rows)
+        return _NOT_ONE_CALL
     if shutdown.exiting:
         shutdown.park_daemon()
     tensors += (None,) * (4 - len(tensors))
@@ -433,16 +434,12 @@ def _run_on_gpu(
 
 
 def _run_within_stream(
-    plan: Plan,
-    gpu: torch.device,
-    operands: Sequence[Batch],
-    sources: Sequence[str],
-    words: torch.Tensor | None,
-    derived: list[torch.Tensor] | None,
-    rows: int,
+    plan: Plan, operands: Sequence[Batch], sources: Sequence[str], words: torch.Tensor | None, derived: list[torch.Tensor] | None, rows: int
 ) -> Any:
+    """Launch with the context's stream as torch's current one, behind the launches that are queued on it."""
+    assert plan.gpu is not None
     external = any(operand.caller_owned for operand in operands)
-    with on_stream(gpu, [(operand.buffer, operand.pending) for operand in operands], external):
+    with on_stream(plan.gpu, [(operand.buffer, operand.pending) for operand in operands], external):
         tensors, reads, _ = _gather_tensors(plan, operands, words, derived)
         output, work = relaunch(plan.handle, tensors, reads, external, sources, rows)
         return None if output is None else _make_result(plan, operands, derived, output, work, sources)

@@ -25,7 +25,7 @@ from ..values.operand import loop
 from ..values.tensor import Tensor, new_tensor
 from ..work.cuda_work import StreamWork
 from ..work.sources import UNKNOWN
-from .arguments import Call, Role, one_per_sample, prepare_argument
+from .arguments import Call, Role, draw_words, one_per_sample
 from .call import perform, perform_with_constants, prepare_constants
 from .definition import Operator, Record
 from .patterns import PLAIN, Pattern, find_pattern, operand_tensors
@@ -62,6 +62,11 @@ def freeze(key: list[Any], value: Any) -> None:
     if kind in _PLAIN:
         key += kind, value or str(value)
     elif (kind is list or kind is tuple) and len(value) <= _MAX_FROZEN:
+        kinds = (*map(type, value),)
+        # Nearly all lists: without a call for each element. Zeros differ by their text.
+        if _PLAIN.issuperset(kinds) and 0 not in value:
+            key += kind, kinds, tuple(value)
+            return
         key += kind, len(value)
         for element in value:
             freeze(key, element)
@@ -286,7 +291,7 @@ class OperatorCalls(_Calls):
         plan = plans.get(call_key)
         if plan is not None:
             if op.draws:
-                words = prepare_argument(Call(op.name), op.arguments["rng"], arguments.get("rng"))
+                words = draw_words(op.name, arguments.get("rng"))
             result = run_plan(plan, operands, len(inputs), words, given_rows)
             if result is not None:
                 return result
@@ -342,13 +347,14 @@ def _find_device(value: Any) -> Device | None:
 def make_caller(op: Operator) -> Callable[..., Any]:
     """Return the function that a program calls: ``op`` with its inputs by position and its arguments by keyword."""
     calls = OperatorCalls(op)
+    repeat_or_perform = calls.__call__  # bound once: calling an object takes longer
 
     def call(*inputs: Any, **arguments: Any) -> Any:
         if torch.compiler.is_compiling():  # plans are of eager calls
             return perform(op, inputs, arguments)
         if loop.latest is not None and (recorder := loop.recorder) is not None:
             return recorder.call(op.name, calls, inputs, arguments, op.draws)
-        return calls(inputs, arguments)
+        return repeat_or_perform(inputs, arguments)
 
     return call
 

@@ -31,6 +31,8 @@ class StreamWork(Pending):
     """The work of one call on a CUDA stream, in place of a :class:`Pending`."""
 
     stays = True  # each stream that uses the result has to wait
+    _event: torch.cuda.Event | None = None
+    _joined: frozenset[int] = frozenset()  # handles of streams that wait for the work
 
     def __init__(
         self,
@@ -44,10 +46,15 @@ class StreamWork(Pending):
         self._owner = owner  # of a stream of the user, which must exist when the event is recorded
         self._tensors = tensors
         self._captured = torch.cuda.is_current_stream_capturing() if captured is None else captured
-        self._event = event
-        self._joined: frozenset[int] = frozenset()
+        if event is not None:
+            self._event = event
         self._handle = next(_numbers)  # after the launch: see _record_after()
-        _alive[self._handle] = self
+
+    @property
+    def handle(self) -> int:
+        """The number by which a compiled graph finds the work."""
+        _alive[self._handle] = self  # here, because few calls are inputs of a graph
+        return self._handle
 
     def wait(self) -> None:
         """Make the current torch stream of the device wait for the work."""

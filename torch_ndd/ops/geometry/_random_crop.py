@@ -11,6 +11,7 @@ import torch
 from ..._core import native
 
 Range = Sequence[float] | float
+Ranges = tuple[float, float, float, float, int]  # smallest and largest area, smallest and largest aspect ratio, attempts: as the kernel takes them
 
 DEFAULT_AREA = (0.08, 1.0)
 DEFAULT_ASPECT_RATIO = (3 / 4, 4 / 3)
@@ -49,23 +50,23 @@ def random_crop_windows(
     >>> random_crop_windows(torch.tensor([[480, 640]]), torch.arange(7), 0.25, 4 / 3, 10).shape
     torch.Size([1, 4])
     """
-    arguments = check_ranges(op, area, aspect_ratio, num_attempts, names)
+    return draw_windows(shapes, words, check_ranges(op, area, aspect_ratio, num_attempts, names), ends)
+
+
+def draw_windows(shapes: torch.Tensor, words: torch.Tensor, ranges: Ranges, ends: bool) -> torch.Tensor:
+    """Draw the windows of :func:`random_crop_windows`, from ranges that :func:`check_ranges` has returned."""
     out = torch.empty((shapes.shape[0], 4), dtype=torch.float32 if ends else torch.int64)
-    _windows(shapes.contiguous(), words, *arguments, out)
+    _windows(shapes.contiguous(), words, *ranges, out)
     return out
 
 
-def check_ranges(
-    op: str, area: Range, aspect_ratio: Range, num_attempts: int, names: tuple[str, str] = DALI_NAMES
-) -> tuple[float, float, float, float, int]:
+def check_ranges(op: str, area: Range, aspect_ratio: Range, num_attempts: int, names: tuple[str, str] = DALI_NAMES) -> Ranges:
     """Return the arguments in the kernel's form. Raise RuntimeError for an empty range or more than two numbers, ValueError for invalid numbers."""
     check = _check_ranges if torch.compiler.is_compiling() else _cached
     return check(op, _numbers(op, names[0], area), _numbers(op, names[1], aspect_ratio), num_attempts, names)
 
 
-def _check_ranges(
-    op: str, areas: tuple[float, ...], ratios: tuple[float, ...], num_attempts: int, names: tuple[str, str]
-) -> tuple[float, float, float, float, int]:
+def _check_ranges(op: str, areas: tuple[float, ...], ratios: tuple[float, ...], num_attempts: int, names: tuple[str, str]) -> Ranges:
     for argument, numbers in zip(names, (areas, ratios), strict=True):
         if not 1 <= len(numbers) <= 2:
             raise RuntimeError(f"{op}: {argument} must be a number or two, got {len(numbers)}")

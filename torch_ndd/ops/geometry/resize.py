@@ -20,7 +20,7 @@ from .._columns import as_hashable, choose, extent_of, extents_of, rows
 from .._outputs import check_per_channel, columns_of, permute_layout, resized, result_type
 from ..reductions import reduced_axes as reduced_axes
 from ._crop_window import CropArguments, CropWindow, Rounding, window_in
-from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, random_crop_windows
+from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, check_ranges, draw_windows
 from ._resize_plan import Mode, ResizePlan, SizeRounding, filters_of, plan_resize, spatial_axes, swap
 from ._resize_sizes import SizeCall
 
@@ -332,16 +332,18 @@ def random_resized_crop(
     (3, 224, 224)
     """
     images: Batch = input  # type: ignore[assignment]
+    op = "random_resized_crop"
     first, _ = spatial_axes(images.layout or "")
     # One size for all samples; only their channels may still differ.
-    height, width = _height_and_width("random_resized_crop", size)
+    height, width = _height_and_width(op, size)
+    ranges = check_ranges(op, random_area, random_aspect_ratio, num_attempts)
     compiling = torch.compiler.is_compiling()
     if images.ragged_shapes is None:
         empty = not compiling and 0 in _extents(images, first, 2)
     else:
         empty = not compiling and not images.ragged_shapes[:, first : first + 2].numpy().all()
     if empty:
-        raise RuntimeError("random_resized_crop: there is an image without pixels")
+        raise RuntimeError(f"{op}: there is an image without pixels")
 
     # Called by repeated calls too, with their own images and the words that they have drawn.
     def windows(images: Batch, words: torch.Tensor) -> torch.Tensor:
@@ -351,10 +353,9 @@ def random_resized_crop(
             sizes = find(images.batch_size, *_extents(images, first, 2))
         else:
             sizes = shapes[:, first:] if first else shapes
-        return random_crop_windows(sizes, words, random_area, random_aspect_ratio, num_attempts, ends=True, op="random_resized_crop")
+        return draw_windows(sizes, words, ranges, ends=True)
 
     words: Any = rng
-    op = "random_resized_crop"
     if columns_of(mirror) != 1:
         raise RuntimeError(f"{op}: argument 'mirror' takes one number per sample, got {columns_of(mirror)}")
     normalization = _normalization(op, images, mean, std, output_layout)
@@ -560,8 +561,10 @@ def _plain_numbers(value: Any) -> Any:
 
 def _extents(images: Batch, first: int, axes: int) -> list[Any]:
     """Return the spatial extents: numbers, or int64 (N,) with one per sample: arrays, and tensors while a graph is traced."""
-    if images.ragged_shapes is None or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling():
         return list(extents_of(images)[first : first + axes])
+    if images.ragged_shapes is None:
+        return list(images.buffer.shape[1 + first : 1 + first + axes])
     # NumPy, because each operation of torch on so few numbers takes microseconds.
     table, known = images.ragged_shapes.numpy(), images.shared_extents or (None,) * images.ndim
     return [table[:, axis] if known[axis] is None else known[axis] for axis in range(first, first + axes)]
