@@ -49,12 +49,7 @@ class StreamWork(Pending):
         if event is not None:
             self._event = event
         self._handle = next(_numbers)  # after the launch: see _record_after()
-
-    @property
-    def handle(self) -> int:
-        """The number by which a compiled graph finds the work."""
-        _alive[self._handle] = self  # here, because few calls are inputs of a graph
-        return self._handle
+        _alive[self._handle] = self
 
     def wait(self) -> None:
         """Make the current torch stream of the device wait for the work."""
