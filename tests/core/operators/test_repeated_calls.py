@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _plans import forget_plans
 from _threads import run_in_threads
 
 import torch_ndd as ndd
 from torch_ndd._core.operators.definition import OPERATORS
-from torch_ndd._core.operators.plans import _forms, plans
+from torch_ndd._core.operators.plans import plans
 from torch_ndd._core.values.batch import Batch
 
 CALLS = 5
@@ -30,8 +31,7 @@ def images(seed: int, shape: tuple[int, ...] = (3, 6, 5, 3), dtype: Any = np.uin
 @pytest.fixture
 def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the operators whose bodies have run. Plans of other tests are dropped: an operator keeps those of eight shapes."""
-    plans.clear()
-    _forms.clear()
+    forget_plans()
     ran: list[str] = []
     for name in ("flip", "brightness", "crop", "pad", "resize_crop_mirror", "transforms.rotation"):
         op = OPERATORS[name]
@@ -111,11 +111,9 @@ def test_plan_of_a_random_operator_serves_other_numbers_of_samples(name: str, mo
     ndd.random.set_seed(5)
     expected = []
     for batch in batches:
-        plans.clear()
-        _forms.clear()
+        forget_plans()
         expected.append(function(batch).torch())
-    plans.clear()
-    _forms.clear()
+    forget_plans()
     monkeypatch.setattr(op, "body", lambda *args, **arguments: (ran.append(1), body(*args, **arguments))[1])
     ndd.random.set_seed(5)
     assert all(torch.equal(function(batch).torch(), other) for batch, other in zip(batches, expected, strict=True))
@@ -307,8 +305,7 @@ def test_repeated_call_of_videos_follows_their_numbers_of_frames(name: str, argu
     others = [(2, 6), (6, 2), (4, 4)]
     expected = []
     for lengths in others:
-        plans.clear()
-        _forms.clear()
+        forget_plans()
         expected.append(call(lengths, 8))
     for k in range(CALLS):
         call((4, 4), 8 + k)  # dense results, although videos will not always have as many frames
@@ -342,11 +339,9 @@ def test_repeated_call_follows_numbers_that_the_caller_may_overwrite(name: str, 
         return [sample.torch().clone() for sample in output.tensors]
 
     changed: tuple[list[float], float] = ([0.0, 1.0], 1.0) if changes == "pair" else ([1.0, 0.0], 9.0)
-    plans.clear()
-    _forms.clear()
+    forget_plans()
     expected = call(*changed)
-    plans.clear()
-    _forms.clear()
+    forget_plans()
     for _ in range(CALLS):
         call([1.0, 0.0], 1.0)
     for found, wanted in zip(call(*changed), expected, strict=True):

@@ -97,6 +97,9 @@ class _Seen(enum.Enum):
 # first call does nothing else than adding one.
 _forms: dict[Any, Pattern | _Seen] = {}
 
+# Calls of an operator, and their arguments with a value for each sample, where the kernel gets something that was computed from these values.
+_computed: set[tuple[Any, tuple[str, ...]]] = set()
+
 
 class _Calls:
     """Calls of an operator that may share plans.
@@ -106,11 +109,10 @@ class _Calls:
     have numbers of its own there, which might have been drawn, unless it says by :attr:`Launch.redraw` how they are computed.
     """
 
-    __slots__ = ("_repeatable", "_unrepeated", "op")
+    __slots__ = ("_repeatable", "op")
 
     def __init__(self, op: Operator) -> None:
         self.op, self._repeatable = op, op.repeatable
-        self._unrepeated: set[str] = set()  # arguments from whose values for each sample the kernel gets something that was computed
 
     def _extend_key(self, key: list[Any], operands: Sequence[Batch]) -> Any:
         """Return the key with what a call depends on besides values and the shapes of dense batches; None if the call cannot be repeated."""
@@ -137,11 +139,14 @@ class _Calls:
         result: Any,
         records: list[Record],
         given_rows: int = 0,
-    ) -> None:
-        """Compare a call with an earlier one, and store a plan if they agree. ``given_rows``: the number of samples of a call without operands."""
+    ) -> bool:
+        """Compare a call with an earlier one, and store a plan if they agree. Return False if the kernel gets something computed from the operands.
+
+        ``given_rows``: the number of samples of a call without operands.
+        """
         if any(operand.ragged_shapes is not None for operand in operands) and not all(record.any_shape for record in records):
             _forms[form] = _Seen.settled  # the shapes matter, and differ in each call
-            return
+            return True
         earlier = _forms.get(form)
         tensors, pattern = operand_tensors(operands), None
         first = result[0] if type(result) is tuple else result
@@ -159,14 +164,11 @@ class _Calls:
                 new = build_plan(pattern, records[0], tensors, plan, any_rows=True, names=names, rows_are_given=given_rows > 0)
                 if new is not None:
                     store_plan(key, new)
-                return
-        # Not worth converting lists to batches again, if calls with them cannot be repeated anyway.
-        if pattern is None:
-            self._unrepeated.update(names)
+                return True
         # The second call of a form: keep what it has launched, to be compared with the third.
         if pattern is not None and earlier is _Seen.once:
             _forms[form] = pattern.without_large_tensors()
-            return
+            return True
         _forms[form] = _Seen.settled
         if pattern is not None and isinstance(earlier, Pattern) and pattern.agrees(earlier):
             new = build_plan(pattern, records[0], tensors, plan, names=names, rows_are_given=given_rows > 0)
@@ -175,6 +177,7 @@ class _Calls:
                 if plan is None and not pattern.is_packed and (operands[0].ragged_shapes is None if operands else given_rows):
                     learned = Learned(pattern.without_large_tensors(), [_shape_of(tensor) for tensor in tensors], rows)
                 store_plan(key, new._replace(learned=learned))
+        return pattern is not None
 
 
 def _shape_of(tensor: torch.Tensor | None) -> tuple[int, ...]:
@@ -230,6 +233,7 @@ class OperatorCalls(_Calls):
         operands: list[Batch] = []
         names: list[str] = []
         constants: list[str] = []  # arguments that are Tensors
+        for_each: tuple[str, ...] | None = None  # arguments with a value for each sample, where one of them is a sequence
         given_rows = 0
         key: list[Any] = [self, len(inputs)]
         for value in inputs:
@@ -262,13 +266,11 @@ class OperatorCalls(_Calls):
             elif kind in PLAIN:
                 key += (name, kind, argument or str(argument))
             elif name != "rng" or not op.draws:
-                for_samples = False
-                if kind in _SEQUENCES and operands:
-                    sequence: Any = argument
-                    count = len(sequence) if kind is list or kind is tuple else sequence.shape[0] if sequence.shape else None
-                    for_samples = count == operands[0].batch_size
+                for_samples = kind in _SEQUENCES and bool(operands) and _has_rows(argument, operands[0].batch_size)
                 # A plan takes a batch, so that calls with other numbers are repeated too.
-                if for_samples and name not in self._unrepeated and (rows := self._as_rows(name, argument, operands[0])) is not None:
+                if for_samples and for_each is None:
+                    for_each = _name_rows(arguments, operands[0].batch_size)
+                if for_samples and (self, for_each) not in _computed and (rows := self._as_rows(name, argument, operands[0])) is not None:
                     arguments = {**arguments, name: rows}
                     operands.append(rows)
                     names.append(name)
@@ -303,8 +305,9 @@ class OperatorCalls(_Calls):
             arguments.update((name, new_tensor(arguments[name].buffer.clone(), arguments[name]._layout)) for name in constants)
         # The words are passed on: the generator has moved already, and must move once for each call.
         result = perform(op, inputs, {**arguments}, words, records)
-        if records is not None:
-            self._learn(call_key, form, operands, names, result, records, given_rows)
+        is_learned = records is None or self._learn(call_key, form, operands, names, result, records, given_rows)
+        if not is_learned and for_each is not None:
+            _computed.add((self, for_each))  # calls with equal sequences are repeated: these become part of the key
         return result
 
     def _as_rows(self, name: str, value: Any, first: Batch) -> Batch | None:
@@ -318,6 +321,16 @@ class OperatorCalls(_Calls):
             return one_per_sample(call, argument, value)
         except (TypeError, ValueError):
             return None  # perform() raises the error
+
+
+def _has_rows(value: Any, count: int) -> bool:
+    """Return whether a sequence has as many elements or rows as there are samples."""
+    return (len(value) if type(value) is list or type(value) is tuple else value.shape[0] if value.shape else None) == count
+
+
+def _name_rows(arguments: Mapping[str, Any], count: int) -> tuple[str, ...]:
+    """Return the names of Batches, and of sequences with as many elements as there are samples."""
+    return tuple([name for name, value in arguments.items() if type(value) is Batch or (type(value) in _SEQUENCES and _has_rows(value, count))])
 
 
 def _freeze_form(key: list[Any], constants: list[str], name: str, value: Any) -> torch.Tensor:

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plans of repeated calls, which all tests of a process share."""
+
+from torch_ndd._core.operators import plans
+
+
+def forget_plans() -> None:
+    """Forget all plans, and what was learned of calls that have none."""
+    plans.plans.clear()
+    plans._forms.clear()
+    plans._computed.clear()
