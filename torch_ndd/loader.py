@@ -2,7 +2,6 @@
 """``DataLoader``: batches for training, prepared ahead of the model."""
 
 import os
-import threading
 import time
 import weakref
 from collections import deque
@@ -22,7 +21,7 @@ from ._core.context.pools import available_cpus, get_num_threads
 from ._core.context.rng import RNG, get_default_rng, has_chosen_seed, using_rng
 from ._core.context.states import anything, check_state, equal, keys, whole
 from ._core.native import MAX_SAMPLES
-from ._core.process.fork_locks import new_lock
+from ._core.process.fork_locks import new_lock, new_reentrant_lock
 from ._core.process.workers import Workers
 from ._core.suggestions import accepts
 from ._core.values.html import image, table
@@ -224,8 +223,8 @@ class DataLoader:
         # fn runs on a thread of its own: with cold caches its calls take 2 ms for 64 images, 6 % of a 30 ms step of the model.
         self._executor: Workers | None = None
         self._process = 0
-        self._preparing = new_lock()  # held by a thread while it prepares a batch
-        self._preparer = 0  # that thread
+        # Held by a thread while it prepares a batch. Reentrant, because such a lock knows whether this thread holds it.
+        self._preparing = new_reentrant_lock()
         self._balance = HandOver()
 
     def __iter__(self) -> Iterator[Any]:
@@ -250,14 +249,14 @@ class DataLoader:
         return self.reader.parse_state(state)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_loop": None, "_executor": None, "_process": 0, "_preparing": None, "_preparer": 0, "_balance": HandOver()}
+        return {**self.__dict__, "_loop": None, "_executor": None, "_process": 0, "_preparing": None, "_balance": HandOver()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, _preparing=new_lock())
+        self.__dict__.update(state, _preparing=new_reentrant_lock())
 
     def _end_loop(self, wait: bool = True) -> None:
         """End the latest loop; on return nothing is being read or prepared for it, unless ``wait`` is False."""
-        if self._preparer == threading.get_ident():
+        if self._preparing._is_owned():
             raise RuntimeError("DataLoader: fn cannot move the loader that calls it; it would wait for its own batch")
         loop = None if self._loop is None else self._loop()
         self._loop = None  # _prepare_next drops the places of a loop that is not the latest
@@ -278,22 +277,15 @@ class DataLoader:
             # The loop was left before its batch was begun.
             if not place.set_running_or_notify_cancel():
                 return
-            self._preparer = threading.get_ident()
             try:
                 place.set_result(prepare() if self._loop is loop and loop() is not None else None)
             except BaseException as error:  # SystemExit of fn, for example
                 place.set_exception(error)
-            finally:
-                self._preparer = 0
 
     def _prepare_here(self, prepare: Callable[[], "_Prepared | None"]) -> "_Prepared | None":
         """Return the result of ``prepare`` on the program's thread."""
         with self._preparing, self._watch.waiting():
-            self._preparer = threading.get_ident()
-            try:
-                return prepare()
-            finally:
-                self._preparer = 0
+            return prepare()
 
     def _prepare(self, batches: Iterator[Any], mode: EvalMode, caller: EvalContext, context: EvalContext | None) -> _Prepared | None:
         """Return the next batch, None at the end. Runs on a thread of the loader or, for quick items, of the program.

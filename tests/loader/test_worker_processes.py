@@ -195,7 +195,7 @@ if __name__ == "__main__":
     else:
         loader.prefetch = 1
         loader.reader._pool(), loader._thread()
-        loop._submit(loader)
+        loop._submit(loader, loop._begin(loader))
     print(*[process.pid for process, _ in loader.reader._processes._group.running.values()], flush=True)
     time.sleep(100)
 """

@@ -309,7 +309,7 @@ def test_public_members() -> None:
     protocol = {"state_dict", "load_state_dict", "set_epoch", "errors", "classes"}
     internal = {
         *("begin_pass", "count_batches", "count_batches_left", "count_steps", "describe_bottleneck", "finish", "iter_epoch", "locate_next_batch"),
-        *("expect_random_order", "has_begun", "is_incomplete", "list_labels", "narrow", "read_matching", "read_samples"),
+        *("expect_random_order", "has_begun", "is_incomplete", "is_quick", "list_labels", "narrow", "read_matching", "read_samples"),
         *("count_epoch_samples", "list_costs", "list_order", "note_errors", "order_state", "start_heads"),
         *("move_to", "parse_state", "prepare_order", "scan", "start"),
     }  # of loaders and pipelines, see torch_ndd/readers/README.md
