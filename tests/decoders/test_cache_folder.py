@@ -211,6 +211,7 @@ print(*cache.stats, flush=True)
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_time(files: ndd.Batch, sources: Path, forks: Forks, tmp_path: Path) -> None:
     size, rng = 20_000_000, random.Random(1)
     for kill in range(KILLS):

@@ -113,6 +113,7 @@ class Event:
     """Stands for one that is destroyed with its object."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dropped", [False, True])
 def test_the_event_stays_until_the_threads_have_recorded_it(dropped: bool) -> None:
     """It is an attribute of the values, which the work of the threads keeps when nothing else does."""

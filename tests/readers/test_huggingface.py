@@ -72,6 +72,7 @@ def test_selection_order_and_chosen_columns_are_respected(photographs: Any) -> N
     assert list(batch) == ["text"]
 
 
+@pytest.mark.slow
 def test_loader_reads_in_random_order_and_resumes(photographs: Any) -> None:
     def make_loader(rank: int, world: int, batch_size: int) -> Any:
         reader = HuggingFace(dataset=photographs, columns=["matrix"], random_shuffle=True, shard_id=rank, num_shards=world)
@@ -149,6 +150,7 @@ def test_stream_decodes_images_that_map_and_filter_have_seen(photographs: Any) -
     assert sorted((image.shape[0], label) for image, label in zip(images, labels.tolist(), strict=True)) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffle", [False, True])
 def test_stream_resumes_on_any_number_of_ranks(shuffle: bool) -> None:
     stream = numbers_in(70, 9)

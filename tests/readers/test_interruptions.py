@@ -44,6 +44,7 @@ with open(log, "a", buffering=1) as out:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_kill_9(tmp_path: Path, forks: Forks) -> None:
     """Several processes in sequence, each killed at a random moment, yield the sequence of an uninterrupted one.

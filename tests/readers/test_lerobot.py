@@ -181,6 +181,7 @@ def make_reader(root: Path, **options: Any) -> Callable[[int, int, int], Any]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.parametrize("options", [{}, {"random_shuffle": True, "seed": 3, "cache_bytes": 10_000}], ids=str)
 def test_lerobot_resumes_exactly(root: Path, options: dict[str, Any]) -> None:

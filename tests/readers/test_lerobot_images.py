@@ -110,6 +110,7 @@ def test_gray_images_and_shapes_that_begin_with_the_channels(copy: Path) -> None
     assert np.array_equal(batch[TOP].torch(), np.stack(gray)[..., None])
 
 
+@pytest.mark.slow
 def test_image_cameras_resume_exactly(root: Path) -> None:
     steps = {TOP: [-0.1, 0]}
     assert_resumable(

@@ -384,6 +384,7 @@ def test_data_loader_of_torch(workers: int, context: Any) -> None:
         assert [(values.torch().tolist(), source.torch().tolist()) for values, source in loader] == expected
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_stateful_data_loader(workers: int) -> None:

@@ -129,6 +129,7 @@ def test_parts_resume_from_eight_to_three_to_five_ranks(tmp_path: Path, recordin
         assert_resumable(make, worlds=WORLDS, batch_sizes=(1, 2))
 
 
+@pytest.mark.slow
 def test_archives_resume_from_eight_to_three_to_five_ranks(tmp_path: Path) -> None:
     entries = []
     for shard in range(2):

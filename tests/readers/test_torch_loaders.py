@@ -71,6 +71,7 @@ def stateful() -> Any:
         return pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:'set_vital' is deprecated")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_stateful_data_loader(files: list[Path], workers: int) -> None:
