@@ -4,8 +4,8 @@
 from torch_ndd._core.operators import plans
 
 
-def forget_plans() -> None:
-    """Forget all plans, and what was learned of calls that have none."""
+def clear_plans() -> None:
+    """Clear all plans, and what was learned of calls that have none."""
     plans.plans.clear()
     plans._forms.clear()
     plans._computed.clear()

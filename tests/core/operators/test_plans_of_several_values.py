@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _plans import forget_plans
+from _plans import clear_plans
 
 import torch_ndd as ndd
 from torch_ndd._core.operators import plans
@@ -144,7 +144,7 @@ def _count_performed(patch: pytest.MonkeyPatch) -> list[str]:
         return perform(op, *arguments)
 
     patch.setattr(plans, "perform", observe)
-    forget_plans()
+    clear_plans()
     return performed
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _plans import forget_plans
+from _plans import clear_plans
 from _threads import run_in_threads
 
 import torch_ndd as ndd
@@ -31,7 +31,7 @@ def images(seed: int, shape: tuple[int, ...] = (3, 6, 5, 3), dtype: Any = np.uin
 @pytest.fixture
 def bodies(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the operators whose bodies have run. Plans of other tests are dropped: an operator keeps those of eight shapes."""
-    forget_plans()
+    clear_plans()
     ran: list[str] = []
     for name in ("flip", "brightness", "crop", "pad", "resize_crop_mirror", "transforms.rotation"):
         op = OPERATORS[name]
@@ -111,9 +111,9 @@ def test_plan_of_a_random_operator_serves_other_numbers_of_samples(name: str, mo
     ndd.random.set_seed(5)
     expected = []
     for batch in batches:
-        forget_plans()
+        clear_plans()
         expected.append(function(batch).torch())
-    forget_plans()
+    clear_plans()
     monkeypatch.setattr(op, "body", lambda *args, **arguments: (ran.append(1), body(*args, **arguments))[1])
     ndd.random.set_seed(5)
     assert all(torch.equal(function(batch).torch(), other) for batch, other in zip(batches, expected, strict=True))
@@ -305,7 +305,7 @@ def test_repeated_call_of_videos_follows_their_numbers_of_frames(name: str, argu
     others = [(2, 6), (6, 2), (4, 4)]
     expected = []
     for lengths in others:
-        forget_plans()
+        clear_plans()
         expected.append(call(lengths, 8))
     for k in range(CALLS):
         call((4, 4), 8 + k)  # dense results, although videos will not always have as many frames
@@ -339,9 +339,9 @@ def test_repeated_call_follows_numbers_that_the_caller_may_overwrite(name: str, 
         return [sample.torch().clone() for sample in output.tensors]
 
     changed: tuple[list[float], float] = ([0.0, 1.0], 1.0) if changes == "pair" else ([1.0, 0.0], 9.0)
-    forget_plans()
+    clear_plans()
     expected = call(*changed)
-    forget_plans()
+    clear_plans()
     for _ in range(CALLS):
         call([1.0, 0.0], 1.0)
     for found, wanted in zip(call(*changed), expected, strict=True):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from _plans import forget_plans
+from _plans import clear_plans
 
 import torch_ndd as ndd
 from torch_ndd._core.operators import plans
@@ -126,7 +126,7 @@ REPEATED: dict[str, Callable[[ndd.Batch], Any]] = {
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.parametrize("name", REPEATED)
 def test_repeated_calls_follow_the_numbers_of_each_sample(name: str, ragged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    forget_plans()
+    clear_plans()
     calls = 8
     outputs: list[ndd.Batch] = []
     performed: list[str] = []
