@@ -31,7 +31,7 @@ def check_choice(op: str, argument: str, value: object, choices: Collection[str]
 
 
 def accepts(function: Callable[..., Any], arguments: Sequence[Any]) -> bool:
-    """Return whether a function can be called with so many arguments; True for one in C that does not say so."""
+    """Return whether a function accepts these positional arguments; True if it has no signature, as some functions in C."""
     try:
         inspect.signature(function).bind(*arguments)
     except TypeError:

@@ -436,7 +436,7 @@ def _run_in_one_call(
 def _run_within_stream(
     plan: Plan, operands: Sequence[Batch], sources: Sequence[str], words: torch.Tensor | None, derived: list[torch.Tensor] | None, rows: int
 ) -> Any:
-    """Launch with the context's stream as torch's current one, behind the launches that are queued on it."""
+    """Make the context's stream current in torch and launch on it, after the launches that it has queued."""
     assert plan.gpu is not None
     external = any(operand.caller_owned for operand in operands)
     with on_stream(plan.gpu, [(operand.buffer, operand.pending) for operand in operands], external):

@@ -140,7 +140,7 @@ class _Calls:
         records: list[Record],
         given_rows: int = 0,
     ) -> bool:
-        """Compare a call with an earlier one, and store a plan if they agree. Return False if the kernel gets something computed from the operands.
+        """Compare a call with an earlier one and store a plan if they agree. Return False if the kernel reads values computed from the operands.
 
         ``given_rows``: the number of samples of a call without operands.
         """

@@ -223,7 +223,7 @@ class LaunchQueue:
 
         Args:
             reads: The pending inputs of the launch.
-            call: Takes the work on the host that it depends on; returns the output, if it allocates one, and its pending work.
+            call: Launches the kernel after the given host work. Returns the output if it allocates one, and the pending work.
             filled: The tensors that the kernel fills, unless ``call`` returns them.
         """
         event, awaited, hosts = record_event(self._stream), [], []

@@ -196,7 +196,7 @@ class BaseIterator:
         self._ended, self._initial = False, None
         # With DROP, the incomplete last batch of each pipeline is taken and thrown away.
         for _ in range(self._epochs.restart()):
-            with suppress(StopIteration):  # the data ended with the epoch: there is no incomplete batch
+            with suppress(StopIteration):  # the data ended at the end of the epoch, so no partial batch is left
                 self._outputs()
         for pipe in self._pipes:
             pipe.reset()
