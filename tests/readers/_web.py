@@ -19,6 +19,7 @@ class Handler(BaseHTTPRequestHandler):
     status: ClassVar[int] = 503
     resets: ClassVar[bool] = False
     knows_ranges: ClassVar[bool] = True
+    lock: ClassVar[threading.Lock] = threading.Lock()  # a request belongs to the server that was current when it was noted
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -28,12 +29,16 @@ class Handler(BaseHTTPRequestHandler):
         self.do_GET(body=False)
 
     def do_GET(self, body: bool = True) -> None:
-        if self.server is not Handler.current:  # a reader of an earlier test is still reading ahead
+        with Handler.lock:
+            current = self.server is Handler.current  # a reader of an earlier test may still be reading ahead
+            fails = current and body and Handler.failures > 0
+            if current:
+                Handler.requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}")
+                Handler.failures -= fails
+            path = self.root / self.path.lstrip("/")
+        if not current:
             return self.answer(404, b"", body)
-        path = self.root / self.path.lstrip("/")
-        type(self).requests.append(f"{self.command} {self.path} {self.headers.get('Range', '')}")
-        if body and self.failures:
-            type(self).failures -= 1
+        if fails:
             if self.resets:
                 self.close_connection = True
                 return self.connection.shutdown(socket.SHUT_RDWR)
@@ -69,9 +74,10 @@ class Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving(folder: Path) -> Iterator[str]:
     """The URL of a folder."""
-    Handler.root, Handler.requests, Handler.failures, Handler.status = folder, [], 0, 503
-    Handler.resets, Handler.knows_ranges = False, True
-    server = Handler.current = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with Handler.lock:
+        Handler.root, Handler.requests, Handler.failures, Handler.status = folder, [], 0, 503
+        Handler.resets, Handler.knows_ranges, Handler.current = False, True, server
     thread = threading.Thread(target=server.serve_forever, args=[0.01], daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
