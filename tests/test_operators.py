@@ -171,6 +171,7 @@ def test_torch_opcheck_accepts_the_operator(case: Case, ragged: bool) -> None:
 
 
 # One for each operator: 16 CPU seconds, where all cases would take 160.
+@pytest.mark.slow
 @pytest.mark.parametrize("operator", OPERATORS_WITH_KERNEL)
 @pytest.mark.parametrize("ragged", [False, True], ids=["dense", "ragged"])
 @pytest.mark.usefixtures("pause_gc")

@@ -218,6 +218,7 @@ def test_a_crop_of_a_damaged_file_names_it() -> None:
         ndd.multi_crop(files, windows=np.ones((1, 1, 4), np.int64), sizes=[4])[0].evaluate()
 
 
+@pytest.mark.slow
 def test_compiled_functions_take_crops_but_do_not_contain_them() -> None:
     with pytest.raises(Exception, match="before the compiled function"):
         torch.compile(lambda images: ndd.multi_crop(images, windows=np.ones((1, 1, 4), np.int64), sizes=[4]), fullgraph=True)(

@@ -279,6 +279,7 @@ def test_masks_as_text_equal_those_as_counts() -> None:
 COMMAND = "import runpy; runpy.run_module('torch_ndd.pack', run_name='__main__', alter_sys=True)"  # python -m torch_ndd.pack
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues(tmp_path: Path, forks: Forks) -> None:
     source = write_classes(tmp_path / "source", 40)
     pack(source, tmp_path / "whole", shorter=50, per_shard=2)

@@ -242,6 +242,7 @@ def test_bytes_of_caches(tmp_path: Path) -> None:
     assert _cold.bytes_of_caches(4, tmp_path) == 16 << 20
 
 
+@pytest.mark.slow
 def test_a_call_with_cold_caches_of_each_competitor() -> None:
     ways = ops.cold_handler("torch_ndd", 2)("brightness")
     assert list(ways) == ["plain"]

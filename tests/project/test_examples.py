@@ -45,6 +45,7 @@ def write_images(folder: Path, name: str, count: int) -> None:
         Image.fromarray(pixels.numpy()).save(folder / name / f"{i}.jpg")
 
 
+@pytest.mark.slow
 def test_train_images_recognizes_digits(train_images: ModuleType, tmp_path: Path) -> None:
     assert train_images.main(["--epochs", "3", "--out", str(tmp_path / "batch.png")]) >= 97
 
@@ -210,6 +211,7 @@ def test_train_lightning(tmp_path: Path, lightning_forks: Forks) -> None:
         assert f"after {steps} steps" in run.output
 
 
+@pytest.mark.slow
 def test_replace_dataloader(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("torchvision")
     example = load("replace_dataloader")
@@ -268,6 +270,7 @@ def test_pipeline_resnet50_is_the_same_program_on_dali(monkeypatch: pytest.Monke
     torch.testing.assert_close(batches[0][0], batches[1][0], rtol=0, atol=0.06)  # a few levels of 255 in the decoded JPEG
 
 
+@pytest.mark.slow
 def test_the_demo_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     accuracy = load("demo").main(["--images", "120", "--epochs", "4", "--out", str(tmp_path / "demo.png")])
     assert accuracy > 40  # six classes

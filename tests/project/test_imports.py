@@ -105,7 +105,7 @@ def imports(modules: dict[str, Path], importer: str, package: str = "torch_ndd")
             if isinstance(child, ast.Import | ast.ImportFrom):
                 for imported, name in targets(child):
                     yield Import(importer, imported, name, child.lineno, late)
-            elif late and isinstance(child, ast.Call) and ast.unparse(child.func).endswith("import_module"):
+            elif late and isinstance(child, ast.Call) and "import_module" in (getattr(child.func, "id", ""), getattr(child.func, "attr", "")):
                 value = child.args[0]
                 if isinstance(value, ast.Constant) and str(value.value).startswith(package + "."):
                     yield Import(importer, str(value.value).removeprefix(package + "."), None, child.lineno, late)

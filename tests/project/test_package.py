@@ -23,13 +23,15 @@ def output(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
 
 
-# A new interpreter that imports torch, torch_ndd, and at last the compiler, and what it finds after each.
-IMPORTS = """
+# A new interpreter that imports torch and torch_ndd, and what it finds then.
+IMPORT = """
 import json, os, sys, torch
 def threads(): return len(os.listdir("/proc/self/task"))
 before = threads()
 import torch_ndd as ndd
 found = {"threads": threads() - before, "libraries": open("/proc/self/maps").read(), "modules": sorted(sys.modules)}
+"""
+COMPILE = """
 image = torch.arange(12, dtype=torch.uint8).reshape(1, 2, 2, 3)
 def brighter(x): return ndd.brightness(ndd.flip(ndd.as_batch(x, layout="HWC")), brightness=2.0).torch()
 brighter_image = torch.compile(brighter, fullgraph=True, backend="aot_eager")(image)
@@ -38,13 +40,13 @@ try:
     torch.compile(lambda x: ndd.augment.rand_augment(ndd.as_batch(x, layout="HWC")).torch(), fullgraph=True, backend="aot_eager")(image)
 except torch._dynamo.exc.Unsupported as error:
     found["error"] = str(error)
-print(json.dumps(found))
 """
+PRINT = "print(json.dumps(found))"
 
 
 @pytest.fixture(scope="module")
 def fresh_import() -> dict[str, Any]:
-    return json.loads(output(sys.executable, "-c", IMPORTS))
+    return json.loads(output(sys.executable, "-c", IMPORT + PRINT))
 
 
 def test_only_the_stable_abi_of_torch_is_used() -> None:
@@ -108,9 +110,15 @@ def test_import_does_not_import_the_compiler(fresh_import: dict[str, Any]) -> No
     assert "torch" in fresh_import["modules"]
     assert "torch._dynamo" not in fresh_import["modules"]
     assert "sympy" not in fresh_import["modules"]
-    assert fresh_import["compiler"]
-    assert fresh_import["compiles"]
-    assert "it reads the random numbers" in fresh_import["error"]
+
+
+@pytest.mark.slow
+def test_the_compiler_may_be_imported_last() -> None:
+    found = json.loads(output(sys.executable, "-c", IMPORT + COMPILE + PRINT))
+    assert "torch._dynamo" not in found["modules"]
+    assert found["compiler"]
+    assert found["compiles"]
+    assert "it reads the random numbers" in found["error"]
 
 
 def test_a_wheel_has_the_library_alone(tmp_path: Path) -> None:

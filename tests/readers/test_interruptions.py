@@ -150,6 +150,7 @@ print(f"{how}: 200 readers, threads {before[0]} -> {now[0]}, open files {before[
 """
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.parametrize("how", ["break", "exception", "interrupt", "del"])
 def test_nothing_stays_behind(tmp_path: Path, how: str, forks: Forks) -> None:
@@ -181,6 +182,7 @@ if how == "interrupt":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), [("return", 0), ("error", 3), ("interrupt", -signal.SIGINT)])
 def test_exit_while_reading(tmp_path: Path, how: str, code: int, forks: Forks) -> None:
     for i in range(8):

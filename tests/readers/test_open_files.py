@@ -35,6 +35,7 @@ def texts(reader: ndd.readers.Webdataset) -> list[str]:
     return [bytes(sample.torch().tolist()).decode() for (batch,) in reader for sample in batch]
 
 
+@pytest.mark.slow
 def test_files_are_kept_and_closed(shards: list[Path], tmp_path: Path) -> None:
     expected = [f"{k} {i}" for k in range(50) for i in range(3)]
     reader = ndd.readers.Webdataset(7, paths=shards, ext="txt")

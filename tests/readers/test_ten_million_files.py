@@ -42,6 +42,7 @@ print(json.dumps({"seconds": seconds, "cpu": cpu, "bytes": memory / count, "peak
 """
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.parametrize("options", [{}, {"random_shuffle": True, "num_shards": 8, "shard_id": 3}], ids=str)
 def test_memory_and_first_batch(tmp_path: Path, options: dict[str, bool], forks: Forks) -> None:

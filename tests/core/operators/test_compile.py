@@ -378,6 +378,7 @@ def decode(encoded: Batch) -> Batch:
     )
 
 
+@pytest.mark.slow
 def test_from_bytes_to_normalized_planes() -> None:
     run = compile_function(decode)
     for count, size in ((3, (60, 50)), (4, (70, 90)), (5, (40, 30))):

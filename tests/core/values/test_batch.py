@@ -416,6 +416,7 @@ def test_pytree_copies_and_pickles(data: list[np.ndarray]) -> None:
     assert copy.copy(batch).buffer.data_ptr() == batch.buffer.data_ptr() != copy.deepcopy(batch).buffer.data_ptr()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", [RAGGED, list(np.arange(12).reshape(3, 2, 2))], ids=["ragged", "dense"])
 def test_compile_with_batches(data: list[np.ndarray]) -> None:
     torch._dynamo.reset()

@@ -115,6 +115,7 @@ def test_torch_loader_with_produce_data() -> None:
             assert server.produce_data(values) is result  # it does not run again
 
 
+@pytest.mark.slow
 def test_loader_continues_after_a_loop_is_left() -> None:
     def leave_loops() -> None:
         with proxy.DALIServer(make_pipe()) as server:
