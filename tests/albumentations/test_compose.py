@@ -452,6 +452,7 @@ def shift_in_hsv(pixels: np.ndarray, hue_shift: int, saturation_shift: int, valu
     return np.take_along_axis(np.stack(four, 1), order[sector], 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shifts", [(0, 0, 0), (9, 0, 0), (179, 255, -255), (90, -40, 13)])
 def test_hue_steps_have_the_integers_of_opencv(shifts: tuple[int, int, int]) -> None:
     grid = np.stack(np.meshgrid(np.arange(256), np.arange(256), np.arange(0, 256, 3), indexing="ij"), -1).reshape(-1, 3).astype(np.uint8)

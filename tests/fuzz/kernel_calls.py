@@ -11,8 +11,7 @@ import torch
 
 import torch_ndd.transformers  # noqa: F401
 from torch_ndd._core import native
-from torch_ndd._core.operators import patterns
-from torch_ndd._core.operators import plan as plans
+from torch_ndd._core.values import native_plan
 from torch_ndd.ops.color import _byte_steps, _opencv_colors, _pixel_chain  # noqa: F401  all modules with kernels
 from torch_ndd.ops.geometry import _fill_windows  # noqa: F401
 
@@ -124,11 +123,11 @@ def _make_box_calls() -> Iterator[tuple[str, tuple[Any, ...]]]:
 
 
 def _make_repeated_calls() -> Iterator[tuple[str, tuple[Any, ...]]]:
-    places = [(0, patterns.WHOLE, 0), (2, patterns.WHOLE, native.numbers("plan.Place")["output_place"])]
+    places = [(0, native_plan.WHOLE, 0), (2, native_plan.WHOLE, native.numbers("plan.Place")["output_place"])]
     rows = native.numbers("plan.Rows")["by_tensors"]
     fits, mode = [native.numbers("plan.Fit")["equal_shape"]], native.numbers("stream.Mode")["sync"]
     # Never released: children of this process repeat the call.
-    plan = plans._keep_call(torch.ops.ndd.copy.default, (FLOATS, None, FLOATS.clone(), None), places, fits, -1, rows, None)
+    plan = native_plan.keep_call(torch.ops.ndd.copy.default, (FLOATS, None, FLOATS.clone(), None), places, fits, -1, rows, None)
     yield "again", (plan, [FLOATS], [], mode, 0)
     yield "again_with", (plan, FLOATS, None, mode, 0, 0, 0)
 

@@ -315,6 +315,7 @@ def test_several_processes(files: list[Path], tmp_path: Path, forks: Forks) -> N
     assert [line[2] for line in two if line[1] == 2] == [line[2] for line in first if line[1] == 2]  # exactly those batches
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 def test_kill_9(files: list[Path], tmp_path: Path, forks: Forks) -> None:
     """Processes killed at some step, each resumed from the last checkpoint before, yield one sequence."""

@@ -99,6 +99,7 @@ def train_speech() -> ModuleType:
     return load("train_speech")
 
 
+@pytest.mark.slow
 def test_train_speech_recognizes_synthetic_sounds(train_speech: ModuleType) -> None:
     assert train_speech.main(["--epochs", "6", "--made", "30", "--batch-size", "24"]) >= 60  # 20 by chance
 
@@ -121,6 +122,7 @@ def test_train_speech_refuses_a_folder_without_sounds(train_speech: ModuleType, 
         train_speech.main([str(tmp_path)])
 
 
+@pytest.mark.slow
 def test_train_asr_learns_and_resumes(tmp_path: Path) -> None:
     pytest.importorskip("soundfile")
     arguments = ["--sentences", "60", "--seconds", "20", "--checkpoint", str(tmp_path / "x.pt")]
@@ -137,12 +139,14 @@ def train_detection(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return load("train_detection")
 
 
+@pytest.mark.slow
 def test_train_dino_learns_from_crops_of_files() -> None:
     losses = load("train_dino").main(["--steps", "2", "--batch-size", "4", "--images", "8"])
     assert len(losses) == 2
     assert all(0 < loss < 20 for loss in losses)
 
 
+@pytest.mark.slow
 def test_train_detection_on_made_shapes(train_detection: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = train_detection.main(["--steps", "2", "--batch-size", "4", "--out", str(tmp_path / "batch.png")])
     assert 0 <= found <= 100

@@ -114,6 +114,7 @@ def test_a_text_takes_its_size(forks: Forks) -> None:
     assert "JSON" in error or "COCO" in error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["io.file.read", "a reader", "annotations"])
 @pytest.mark.parametrize("options", ["{'url_max_bytes': 150 << 20}", "{'url_stall_seconds': 0.5}"])
 def test_a_failed_download_takes_no_more_and_leaves_nothing(way: str, options: str, forks: Forks) -> None:

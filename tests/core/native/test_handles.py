@@ -10,8 +10,7 @@ import torch
 
 import torch_ndd as ndd
 from torch_ndd._core import native
-from torch_ndd._core.operators import patterns
-from torch_ndd._core.operators import plan as plans
+from torch_ndd._core.values import native_plan
 from torch_ndd.readers._ranges.ranges import RangeRequest, Ranges
 from torch_ndd.readers.mxnet import _ImageRecordRequest
 
@@ -25,9 +24,9 @@ class CopyPlan:
 
     def __init__(self) -> None:
         arguments = (VALUES, None, torch.empty_like(VALUES), None)
-        places = [(0, patterns.WHOLE, 0), (2, patterns.WHOLE, native.numbers("plan.Place")["output_place"])]
+        places = [(0, native_plan.WHOLE, 0), (2, native_plan.WHOLE, native.numbers("plan.Place")["output_place"])]
         fits, rows = [native.numbers("plan.Fit")["equal_shape"]], native.numbers("plan.Rows")["by_tensors"]
-        handle = plans._keep_call(torch.ops.ndd.copy.default, arguments, places, fits, -1, rows, None)
+        handle = native_plan.keep_call(torch.ops.ndd.copy.default, arguments, places, fits, -1, rows, None)
         assert handle is not None
         self.handle = handle
 

@@ -164,6 +164,7 @@ def _save(path: str, pattern: str, rank: int, ready: Any) -> None:
         checkpoint.save(pattern)
 
 
+@pytest.mark.slow
 def test_ranks_that_save_one_path_do_not_disturb_each_other(tmp_path: Path) -> None:
     path, pattern = tmp_path / "one.json", str(tmp_path / "{seq}.json")
     context = multiprocessing.get_context("fork")

@@ -46,7 +46,9 @@ def resample_reference(
     lobes = round(0.007 * quality * quality - 0.09 * quality + 3)
     stretch = max(1.0, ratio) if antialias else 1.0
     x = (np.arange(length)[None] - np.arange(out_length)[:, None] * ratio) / stretch
-    weights = np.where(np.abs(x) < lobes, np.sinc(x) * 0.5 * (1 + np.cos(np.pi * x / lobes)), 0) / stretch
+    weights, inside = np.zeros_like(x), np.abs(x) < lobes
+    near = x[inside]
+    weights[inside] = np.sinc(near) * 0.5 * (1 + np.cos(np.pi * near / lobes)) / stretch
     output = weights @ values
     if made_dtype.kind in "iu":
         limits = np.iinfo(made_dtype)

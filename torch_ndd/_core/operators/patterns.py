@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import torch
 
 from ..values.batch import Batch
+from ..values.native_plan import WHOLE
 from .arguments import Role
 from .definition import Also, Derivation, Record, Redraw
 
 PLAIN = (float, int, bool, str, type(None), torch.dtype)  # compared by value
 _MAX_COMPARED = 64  # elements of a tensor that two patterns compare by value
-WHOLE = -1  # in a place: the argument is the tensor
 
 
 class Pattern(NamedTuple):

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plan: a kernel call that native code keeps (``ndd::again``, csrc/ndd/stream/repeat.cpp), built from a pattern and run on other tensors."""
 
-import ctypes
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any, NamedTuple
 
 import torch
@@ -11,15 +9,15 @@ import torch
 from .. import native
 from ..context import pools
 from ..context.context import EvalMode, thread_state
-from ..context.streams import launch_stream
 from ..process import shutdown
 from ..values.batch import Batch, new_batch
-from ..work.cuda_work import StreamWork, is_queued, join_queue, on_stream, stream_work
+from ..values.native_plan import FITS, NOT_ONE_CALL, OUTPUT, RELEASE, ROWS, WHOLE, bypass_overload, keep_call, launch_in_one_call
+from ..work.cuda_work import StreamWork, join_queue, on_stream, stream_work
 from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending, finish_call
 from ..work.sources import UNKNOWN, select_sources
 from .arguments import round_numbers, takes_rounded
 from .definition import Also, Derivation, Record, Redraw
-from .patterns import WHOLE, Pattern
+from .patterns import Pattern
 
 _MAX_SHAPES = 8  # plans chained under a key, which native code tries in turn
 
@@ -114,10 +112,10 @@ def build_plan(
     # The arguments of this call are needed once, so that the dispatcher can convert them; those with a place are not kept.
     arguments = pattern.arguments.copy()
     arguments[-2] = output
-    places = [(len(arguments) - 2, WHOLE, _OUTPUT)]
+    places = [(len(arguments) - 2, WHOLE, OUTPUT)]
     # The values of a ragged operand have any size; its shapes have one row for each sample.
-    equal = _FITS["any_rows" if any_rows else "equal_shape"]
-    fits = [_FITS["any_size"] if k % 2 == 0 and tensors[k + 1] is not None else equal for k in passed]
+    equal = FITS["any_rows" if any_rows else "equal_shape"]
+    fits = [FITS["any_size"] if k % 2 == 0 and tensors[k + 1] is not None else equal for k in passed]
     for place in range(2) if record.op.variadic else ():
         arguments[place] = record.arguments[place]
     for place, element, k in pattern.places:
@@ -128,67 +126,28 @@ def build_plan(
         table = arguments[place] = record.arguments[place]
         places.append((place, WHOLE, len(fits)))
         # One row for several samples is one for any number of them.
-        fits.append(_FITS["equal_shape"] if len(table) == 1 != output.shape[0] else equal)
+        fits.append(FITS["equal_shape"] if len(table) == 1 != output.shape[0] else equal)
     packed = -1
     if pattern.is_packed:
         packed = len(fits) - 1 if pattern.derivation is not None else passed.index(1)
     if pattern.words_place is not None and words is not None:
         places.append((pattern.words_place, WHOLE, len(passed)))
-        fit = _FITS["equal_shape"]
+        fit = FITS["equal_shape"]
         if pattern.redraw is not None and (first_input := record.inputs[0]) is not None:
             words, fit = pattern.redraw(first_input, words), equal
         fits.append(fit)
         arguments[pattern.words_place] = words
-    rows = _ROWS["any_given_rows" if any_rows else "given_rows"] if rows_are_given else _ROWS["by_tensors"]
-    handle = _keep_call(pattern.kernel, arguments, places, fits, packed, rows, None if previous is None else previous.handle)
+    rows = ROWS["any_given_rows" if any_rows else "given_rows"] if rows_are_given else ROWS["by_tensors"]
+    handle = keep_call(pattern.kernel, arguments, places, fits, packed, rows, None if previous is None else previous.handle)
     if handle is None:
         return None
     shapes = 1 + sum(earlier.shapes for earlier in (previous, other) if earlier is not None)
-    return plan._replace(handle=handle, owner=native.own(handle, _RELEASE, False), shapes=shapes, other=other)
+    return plan._replace(handle=handle, owner=native.own(handle, RELEASE, False), shapes=shapes, other=other)
 
 
 def _find_kind(plan: Plan) -> tuple[Any, ...]:
     """Return what the plans of a chain must have in common, as Python makes the result of any of them."""
     return plan.takes_words, plan.layout, plan.gpu, plan.is_packed, plan.mixes, plan.redraw is None, plan.also_again is None
-
-
-_FITS = native.numbers("plan.Fit")
-_ROWS = native.numbers("plan.Rows")
-_OUTPUT = native.numbers("plan.Place")["output_place"]
-_begin_plan = native.c_function("ndd_plan")
-_end_plan = native.c_function("ndd_plan_made")
-_RELEASE = native.address(native.c_function("ndd_plan_release"))
-
-
-def _keep_call(
-    kernel: Any, arguments: Sequence[Any], places: Sequence[tuple[int, int, int]], fits: Sequence[int], packed: int, rows: int, previous: int | None
-) -> int | None:
-    """Return the handle of a native plan; None if the kernel cannot be repeated.
-
-    Args:
-        kernel: Is not run.
-        arguments: Its arguments in one call. The plan keeps those that have no place.
-        places: What differs from call to call: the index of the argument, the index in it if it is a list, or ``WHOLE``, and that of the tensor in
-            later calls, or ``_OUTPUT``.
-        fits: For each tensor of later calls, which sizes it may have: one of ``_FITS``.
-        packed: The tensor with the shapes of a packed output, or -1.
-        rows: Which numbers of samples fit, one of ``_ROWS``.
-        previous: The handle of a plan for other shapes, which native code tries as well.
-    """
-    # Between the two functions the library captures the arguments of this thread's next kernel call instead of running it: torch's dispatcher
-    # converts them exactly as it does for a real call.
-    try:
-        tensors = (ctypes.c_int64 * (3 * len(places)))(*chain(*places)), len(places), (ctypes.c_int64 * len(fits))(*fits), len(fits)
-        _begin_plan(*tensors, packed, rows)
-        kernel(*arguments)
-    finally:
-        handle = _end_plan(previous)
-    return handle
-
-
-def bypass_overload(overload: Any) -> Any:
-    """Return the C++ function of an operator of torch, without the Python function around it, which eager calls do not need."""
-    return getattr(overload, "_op", overload)
 
 
 _again, _again_with = map(bypass_overload, (torch.ops.ndd.again.default, torch.ops.ndd.again_with.default))
@@ -254,7 +213,7 @@ def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Te
         sources = next((operand.sources for operand in operands[1:inputs] if operand.sources is not UNKNOWN), UNKNOWN)
     if plan.gpu is not None:
         result = _run_in_one_call(plan, operands, sources, words, derived, rows)
-        if result is _NOT_ONE_CALL:
+        if result is NOT_ONE_CALL:
             result = _run_within_stream(plan, operands, sources, words, derived, rows)
         return _run_other(plan, operands, inputs, words, rows) if result is None else result
     tensors, reads, external = _gather_tensors(plan, operands, words, derived)
@@ -364,47 +323,15 @@ def _make_packed(plan: Plan, first: Batch, derived: list[torch.Tensor] | None, o
     return new_batch(output, derived[-1], plan.layout, pending, fixed=plan.inputs.extents)
 
 
-_current_stream: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # None in a torch without CUDA
-_is_capturing: Any = getattr(torch._C, "_cuda_isCurrentStreamCapturing", None)  # what torch.cuda.is_current_stream_capturing() calls
-_again_on_stream: Any = getattr(getattr(torch.ops.ndd, "again_on_stream", None), "default", None)  # None in a build without CUDA
-if _again_on_stream is not None:
-    _again_on_stream = bypass_overload(_again_on_stream)
-
-
-_NOT_ONE_CALL = object()
-
-
 def _run_in_one_call(
     plan: Plan, operands: Sequence[Batch], sources: Sequence[str], words: torch.Tensor | None, derived: list[torch.Tensor] | None, rows: int
 ) -> Any:
-    """Launch on the context's stream by one native call, the usual case; ``_NOT_ONE_CALL`` leaves it to :func:`_run_within_stream`."""
+    """Launch by one native call, the usual case; ``NOT_ONE_CALL`` leaves it to :func:`_run_within_stream`."""
     assert plan.gpu is not None
-    device = plan.gpu.index
-    # The context's stream, on which the kernel must run; torch's current stream may have filled an operand.
-    ours = launch_stream(device)
-    theirs, stream = _current_stream(device), ours.handle
-    captured = _is_capturing()
-    # The one needs events between the streams, the other a place in the queue: neither is a single native call.
-    if (captured and theirs != stream) or is_queued(device, stream):
-        return _NOT_ONE_CALL
-    tensors: list[torch.Tensor | None] = []
-    foreign: list[torch.Tensor] = []  # filled on torch's current stream
-    for operand in operands if plan.inputs is None else _find_passed(operands, plan.inputs):
-        values, pending = operand.buffer, operand.pending
-        if pending is None:
-            if theirs != stream and values.is_cuda:
-                foreign.append(values)
-        elif not pending.stays:
-            if operand._pending_work() is not None:  # per-sample arguments, which the launcher reads on the host
-                return _NOT_ONE_CALL
-        # Work on another stream is often an upload. To switch streams would take 14 us more.
-        elif type(pending) is not StreamWork or (
-            pending.raw_stream != stream and (captured or pending.captured or values.get_device() != device or not pending.join(ours.torch))
-        ):
-            return _NOT_ONE_CALL
-        if operand.caller_owned:
-            return _NOT_ONE_CALL
-        tensors.append(values)
+    passed = operands if plan.inputs is None else _find_passed(operands, plan.inputs)
+    tensors: list[torch.Tensor] = []
+    for operand in passed:
+        tensors.append(operand.buffer)
         if operand.ragged_shapes is not None:
             tensors.append(operand.ragged_shapes)
     if derived is not None:
@@ -412,25 +339,11 @@ def _run_in_one_call(
     if plan.takes_words:
         assert words is not None
         tensors.append(words if plan.redraw is None else plan.redraw(operands[0], words))
-    # The native function takes four tensors, without a list of them that Python would have to build.
-    if len(tensors) > 4:
-        return _NOT_ONE_CALL
-    if shutdown.exiting:
-        shutdown.park_daemon()
-    tensors += (None,) * (4 - len(tensors))
-    output, handle = _again_on_stream(plan.handle, *tensors, device, stream, theirs if foreign else -1, rows)
-    if handle:
-        finish_call(handle, EvalMode.sync_cpu, [], sources)
-    # Torch's allocator must not reuse this memory before our stream has read it.
-    for values in foreign:
-        values.record_stream(ours.torch)
-    if output is None:
-        return None
-    work = StreamWork(ours.torch, (output,), None, ours, captured)
-    result = _make_result(plan, operands, derived, output, work, sources)
-    if thread_state.mode == EvalMode.sync_full:
-        ours.synchronize()
-    return result
+    launched = launch_in_one_call(plan.handle, plan.gpu.index, passed, tensors, sources, rows)
+    if launched is None or launched is NOT_ONE_CALL:
+        return launched
+    output, work = launched
+    return _make_result(plan, operands, derived, output, work, sources)
 
 
 def _run_within_stream(

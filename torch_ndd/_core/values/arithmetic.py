@@ -21,10 +21,9 @@ from .dispatch import output, run, submit
 from .elementwise import Computation, find_computation, label, on_cpu
 from .extents import Fixed
 from .foreign import import_values
+from .gpu_arithmetic import KERNEL, kernel_tensors, launch_again, learn
 from .operand import Operand, loop, unwrap
 from .python_operators import PythonOperators
-
-_kernel = native.kernel("arithmetic")
 
 
 def arithmetic(operation: str, *operands: Any) -> Any:
@@ -90,25 +89,33 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
         result = result if like._is_batch else result[None]
         return like._result(result, None, _fitting_layout(layout, result.dim() - 1), None, None)
 
-    if ragged:
-        out, shapes, fixed = _allocate_ragged(operation, values, computation)
-    else:
-        out, shapes, fixed = output(native.empty, _broadcast_shape(operation, values), computation.out, target), None, None
-    layout = _fitting_layout(layout, out.dim() - 1 if shapes is None else shapes.shape[1])
-    arguments = (*_buffers(values), computation.operation, computation.type, out, shapes)
-    if compiling:
-        _kernel(*arguments)
-        return like._result(out, shapes, layout, None, fixed)
     # The first operand's sources come before those of others; an operand of other kind than the result cannot have them.
-    if (sources := like.sources) is UNKNOWN and like is not first:
+    sources = UNKNOWN if compiling else like.sources
+    if sources is UNKNOWN and like is not first and not compiling:
         sources = _sources_of(values, like._is_batch)
-    if target == CPU:
-        reads = [(pending, value._sample) for value in values if (pending := value._pending_work()) is not None]
-        pending = submit(_kernel, arguments, reads, external, sources)
-        if reads and pending is not None:
-            _skip_fused(pending, [read for read, _ in reads])
+    repeats = not (ragged or compiling or target == CPU)
+    if repeats and (launched := launch_again(operation, values, target, sources)) is not None:
+        out, pending = launched
+        shapes, fixed = None, None
     else:
-        pending = run(_kernel, arguments, [(value, SAME_SAMPLE) for value in values], out)
+        if ragged:
+            out, shapes, fixed = _allocate_ragged(operation, values, computation)
+        else:
+            out, shapes, fixed = output(native.empty, _broadcast_shape(operation, values), computation.out, target), None, None
+        arguments = (*kernel_tensors(values), computation.operation, computation.type, out, shapes)
+        pending = None
+        if compiling:
+            KERNEL(*arguments)
+        elif target == CPU:
+            reads = [(pending, value._sample) for value in values if (pending := value._pending_work()) is not None]
+            pending = submit(KERNEL, arguments, reads, external, sources)
+            if reads and pending is not None:
+                _skip_fused(pending, [read for read, _ in reads])
+        else:
+            pending = run(KERNEL, arguments, [(value, SAME_SAMPLE) for value in values], out)
+            if repeats:
+                learn(operation, values, target, arguments)
+    layout = _fitting_layout(layout, out.dim() - 1 if shapes is None else shapes.shape[1])
     result = like._result(out, shapes, layout, pending, fixed)
     if sources is not UNKNOWN:
         result.sources = sources
@@ -129,18 +136,6 @@ def _skip_fused(pending: Pending, reads: Sequence[Pending]) -> None:
     if fused:
         parts = ([read] if not fused >> k & 1 else read._reads for k, read in enumerate(reads))
         pending._reads = [read for part in parts for read in part]
-
-
-def _buffers(values: Sequence[Any]) -> list[torch.Tensor | None]:
-    """Return values and shapes of three operands, as the kernel takes them."""
-    buffers: list[torch.Tensor | None] = []
-    for value in values:
-        # The kernel takes batches only: a Tensor is one of a single sample, which is broadcast.
-        if value._is_batch:
-            buffers += value.buffer, value.ragged_shapes
-        else:
-            buffers += value.buffer[None] if value._row is None else value._row, None
-    return buffers + [None] * (6 - len(buffers))
 
 
 _DTYPES = {int: torch.int32, float: torch.float32, bool: torch.bool}
@@ -198,20 +193,24 @@ def _refuse(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> A
     raise TypeError(f"{label(operation)}: Unexpected element type {type(wrong).__name__}: an operand is a Tensor, a Batch, numbers or an array")
 
 
+# Numbers and lists have no device of their own; arrays and tensors do, and moving those silently would hide slow code.
+_WITHOUT_DEVICE = (int, float, list, tuple, range)
+
+
 def _on_one_device(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], torch.device]:
     """Move numbers and lists to the device of the other operands."""
     target = next(value.buffer.device for value in values if value.buffer.device.type != "cpu")
-    # Numbers and lists have no device of their own; arrays and tensors do, and moving those silently would hide slow code.
+    placed = []
     for operand, value in zip(operands, values, strict=True):
-        if value.buffer.device != target and not isinstance(operand, int | float | list | tuple | range):
+        if value.buffer.device == target:
+            placed.append(value)
+        elif type(operand) in _DTYPES:
+            placed.append(_number_on_gpu(operand, value, target))
+        elif isinstance(operand, _WITHOUT_DEVICE):
+            placed.append(_constant(value.buffer.to(target)))
+        else:
             raise ValueError(f"{label(operation)}: Cannot mix GPU and CPU inputs.")
-    return [_place(operand, value, target) for operand, value in zip(operands, values, strict=True)], target
-
-
-def _place(operand: Any, value: Any, target: torch.device) -> Any:
-    if type(value) is not Operand:
-        return value.to_device(target)
-    return _number_on_gpu(operand, value, target) if type(operand) in _DTYPES else _constant(value.buffer.to(target))
+    return placed, target
 
 
 def _number_on_gpu(number: Any, operand: Operand, target: torch.device) -> Operand:
