@@ -155,6 +155,7 @@ def flatten(value: Any) -> list[float]:
 SKIPPED_PARAMETERS = {"channels_shuffled", "channels_to_drop", "fill", "fill_mask", "group_element", "order", "pad_params", "seed", "shape"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [*GEOMETRY, *DISTORTIONS[:4], *PIXELS], ids=describe)
 def test_parameters_have_the_distribution_of_albumentations(row: tuple[str, dict[str, Any]]) -> None:
     stats = pytest.importorskip("scipy.stats")

@@ -48,6 +48,7 @@ def take(state: Any, batches: Any, ranks: int, count: int | None) -> tuple[list[
     return [sample for batches in taken for batch in batches for sample in batch.tolist()], states[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", MAKERS)
 def test_every_cut_of_an_epoch(kind: str) -> None:
     def make_loader(rank: int, world: int, size: int) -> ndd.DataLoader:

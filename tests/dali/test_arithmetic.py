@@ -54,6 +54,7 @@ def tolerance(operation: Function) -> float:
     return 3e-7 if operation is operator.pow else 0.0
 
 
+@pytest.mark.slow
 @each_operation
 @pytest.mark.parametrize("left", DTYPES)
 def test_dtypes_and_values_of_every_pair_of_types(operation: Function, left: str) -> None:

@@ -124,6 +124,7 @@ WINDOWS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layout", "out"), OUTPUTS)
 @pytest.mark.parametrize("window", WINDOWS)
 def test_crop_mirror_normalize_of_every_type(layout: str, out: str, window: str) -> None:

@@ -36,6 +36,7 @@ from _late_values import (
 )
 
 import torch_ndd as ndd
+from torch_ndd._core.values import gpu_arithmetic
 from torch_ndd._core.work import cuda_work, upload
 
 
@@ -56,6 +57,27 @@ def test_repeated_call_returns_before_its_input_is_issued(gate: Any) -> None:
         with ndd.EvalMode.sync_cpu:
             expected = ndd.resize(ndd.decoders.image(encode_files()[0], device="cpu"), size=[8, 8])
         assert torch.equal(value.torch().cpu(), expected.torch())
+
+
+def test_repeated_arithmetic_returns_before_its_input_is_issued(gate: Any) -> None:
+    expected = decode_on_cpu().torch().int() ^ 21
+    for _ in range(5):  # from the third on by a plan
+        gate(True)
+        value = decode_images() ^ 21
+        assert not get_work(value).has_ended()
+        gate(False)
+        assert torch.equal(value.torch().cpu(), expected)
+
+
+def test_repeated_arithmetic_waits_for_operands_of_other_streams() -> None:
+    left, right = (torch.from_numpy(array) for array in draw_arrays()[:2])
+    for k in range(20):
+        value = upload_array()
+        for step in range(3):
+            with ndd.EvalContext(cuda_stream=list_streams()[(k + step) % 4]):
+                value = value ^ ndd.batch(list(draw_arrays()[1]), layout="HWC").gpu() if step == 1 else value ^ k
+        assert torch.equal(value.torch().cpu(), left.int() ^ k ^ right.int() ^ k)
+    assert sum(plan is not None for plan in gpu_arithmetic._plans.values()) >= 3
 
 
 def test_launches_of_a_stream_keep_their_order(gate: Any) -> None:

@@ -13,6 +13,7 @@ PROGRAM = Path(__file__).with_name("_damage.py")
 NEEDS = {"caffe": "lmdb", "caffe2": "lmdb", "coco": "pycocotools", "manifest": "soundfile", "sound": "soundfile", "parquet": "pyarrow"}
 
 
+@pytest.mark.slow
 @pytest.mark.figures
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", NEEDS)

@@ -2,6 +2,7 @@
 """Files at URLs, read through fsspec, wherever a path is accepted: ``s3://``, ``gs://``, ``hf://``, ``https://``, ``memory://``."""
 
 import asyncio
+import errno
 import importlib
 import os
 import re
@@ -39,6 +40,8 @@ _MAX_GAP, _MAX_MERGED = 64 * 1024, 8 * 1024 * 1024
 _FINAL = (
     FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError, NotImplementedError, ImportError, TypeError, ValueError, LimitError,
 )  # fmt: skip
+# The same of an OSError by its number: what is not a regular file, a socket, links in a circle, a name that is too long.
+_FINAL_NUMBERS = (errno.EINVAL, errno.ENXIO, errno.ELOOP, errno.ENAMETOOLONG)
 # HTTP statuses that mean to retry later: a slow or early request, too many requests.
 _LATER = (408, 425, 429)
 
@@ -220,6 +223,8 @@ def _is_final(error: BaseException) -> bool:
     # aiohttp calls it `status`, other libraries `code`.
     if status is None:
         status = getattr(error, "code", None)
+    if isinstance(error, OSError) and error.errno in _FINAL_NUMBERS:
+        return True
     return isinstance(error, _FINAL) or (isinstance(status, int) and 400 <= status < 500 and status not in _LATER)
 
 
