@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two parsers read each header: ours (headers/) and nvImageCodec's. An image is decoded only where they agree, because the memory has the size of one
 // and the codec writes the size of the other. The ways to decode (State::decode_*) differ only in how samples get into memory; orientation, colors
-// and type are converted by the same steps behind them.
+// and type are converted by the same steps after them.
 #include "decoders/image_decoder.h"
 
 #include "decoders/bmp_image.h"

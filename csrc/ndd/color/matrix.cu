@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(kThreads, 3) run_gpu(const __grid_constant__ T
     const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(run.out) % static_cast<uintptr_t>(vector)) / item,
                   unit = vector / item;
     const int64_t head = min(pixels, kOut == 3 ? misaligned : (unit - misaligned) % unit);
-    // Pixels in groups of four, which a thread takes; what is before and behind them is computed one by one.
+    // Pixels in groups of four, which a thread takes; what is before and after them is computed one by one.
     const int64_t body = (pixels - head) / kPixels * kPixels;
     for (int64_t done = (int64_t{blockIdx.x} * (kThreads / kWarp) + warp) * kTile; done < body;
          done += int64_t{gridDim.x} * (kThreads / kWarp) * kTile) {

@@ -99,7 +99,7 @@ template <class In>
 __global__ void __launch_bounds__(kThreads, 4)
     float_kernel(const __grid_constant__ TableRows<FloatSample> samples, int64_t count, const int32_t* numbers, const float* weights, DType out) {
   extern __shared__ float4 memory[];
-  // In shared memory, one behind the other: starts and tap counts of rows and of columns, weights of rows and of columns, mixed rows.
+  // In shared memory, one after the other: starts and tap counts of rows and of columns, weights of rows and of columns, mixed rows.
   auto* const row_starts = reinterpret_cast<int32_t*>(memory);
   auto* const row_taps = row_starts + kFloatRows;
   auto* const column_starts = row_taps + kFloatRows;

@@ -317,7 +317,7 @@ bool Scheduler::run_some(Lock& lock, const Pool* waiting, uint64_t last) {
   if (pool == nullptr) return false;
   const auto [operation, chunk] = pool->take();  // the shared_ptr keeps the pool alive
   if (pool->ready_chunks == 0) active_.erase(std::find(active_.begin(), active_.end(), pool));
-  // Three ways to finish a chunk: nobody wants it, an input has failed, or it runs with the chain behind it.
+  // Three ways to finish a chunk: its result is not wanted, an input has failed, or it runs with the chain after it.
   if (!operation->begun && operation->unwanted()) {
     finish(operation, chunk, nullptr);
   } else if (const Failure* failure = inherited_failure(*operation, chunk)) {

@@ -93,7 +93,7 @@ void blend_floats(const float* in, int64_t count, const Step& step_argument, flo
 
 template <bool whole>
 void jitter(const ColorImage& image, const Steps& steps, const Levels& levels, DType dtype, const void* in, void* out) {
-  // Two passes where there is a contrast: the first one adds up gray values behind the steps before it, the second one applies the rest with the
+  // Two passes where there is a contrast: the first one adds up gray values after the steps before it, the second one applies the rest with the
   // mean.
   const ColorRows rows(dtype);
   ColorTile tile;

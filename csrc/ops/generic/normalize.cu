@@ -178,7 +178,7 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
     if (batch) pool<<<batch_grid(max_outputs, kThreads, 1), kThreads, 0, stream>>>(to, max_outputs, samples, divisor);
   };
   const KernelTable<Run> table(runs);
-  // Which launches follow: moments of both at once, or a sum for each statistic that is not given; then make_factors() and apply().
+  // Which launches follow: moments of both together, or a sum for each statistic that is not given; then make_factors() and apply().
   const bool both = !job.mean && !job.stddev;  // in one pass over the input
   if (both) {
     reduce::launch_gpu("normalize", samples_of(means, Finish::sum, nullptr), reduce::GpuMoments{outputs}, types);
