@@ -13,10 +13,9 @@ namespace ndd {
 namespace {
 
 constexpr size_t kImageDims = 3;
-// Where the image of a sample stands in the last output: the number of dimensions, and the extents of three.
-constexpr size_t kImageForm = 1 + kImageDims;
 
-// The numbers of a sample in the last output, as Python reads them: the form of the image, then the types of the other tensors.
+// The numbers of a sample in the last output, as Python reads them: the form of the image, its number of dimensions and three extents, then the
+// types of the other tensors.
 using Form = std::vector<int64_t>;
 
 std::string bytes_of(const Form& form) { return {reinterpret_cast<const char*>(form.data()), form.size() * sizeof(int64_t)}; }
