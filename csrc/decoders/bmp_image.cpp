@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The header was checked by headers/bmp_header.cpp. The pixels are checked here, while they are read: an index beyond the palette and a run beyond
+// the image are possible in any file.
 #include "decoders/bmp_image.h"
 
 #include "decoders/codecs/codec_output.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// All conversions go through rows of float: one loop for each color conversion instead of one for each pair of types.
 #include "decoders/decoded_pixels.h"
 
 #include "decoders/pixel_colors.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A guess for a message, never for a decision: no file is decoded or refused because of what this finds.
 #include "decoders/file_kind.h"
 
 #include <algorithm>

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two parsers read each header: ours (headers/) and nvImageCodec's. An image is decoded only where they agree, because the memory has the size of one
+// and the codec writes the size of the other. The ways to decode (State::decode_*) differ only in how samples get into memory; orientation, colors
+// and type are converted by the same steps after them.
 #include "decoders/image_decoder.h"
 
 #include "decoders/bmp_image.h"
@@ -237,11 +240,12 @@ void Codec::decode(const ImageHeader& header, const DecodeSteps& steps, bool fas
 
 }  // namespace
 
+// What a decoder keeps between images. One thread uses it at a time, see ImageDecoderLease.
 struct ImageDecoder::State {
   Codec all{nvimgcodec().extensions};
   // Without the OpenCV extension, to which nvImageCodec would pass what libtiff rejects, and which returns black pixels or other regions for it.
   std::unique_ptr<Codec> libtiff;
-  std::vector<uint8_t> rewritten;          // see rewrite_file; must live as long as the code stream refers to it
+  std::vector<uint8_t> rewritten;  // see rewrite_file; must live as long as the code stream refers to it
   std::vector<uint8_t> samples, oriented;  // kept between images
 
   Codec& codec_of(const std::string& name, bool by_opencv);
@@ -290,6 +294,7 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   Codec& codec = codec_of(own.codec, own.by_opencv);
   if (own.needs_rewriting) rewritten = rewrite_file(encoded, own);
   const auto status = codec.open_stream(own.needs_rewriting ? EncodedImage{rewritten.data(), rewritten.size()} : encoded, info);
+  // What our parser found unusual explains more than the library's status.
   if (status != NVIMGCODEC_STATUS_SUCCESS && !own.unusual.empty()) codec_error("no CPU decoder for " + own.unusual, messages);
   if (status != NVIMGCODEC_STATUS_SUCCESS) codec_error(describe(status), messages);
   // A damaged file can make the parser succeed without filling the planes.
@@ -302,6 +307,7 @@ ImageHeader ImageDecoder::State::parse_stream(const EncodedImage& encoded, const
   header.width = info.plane_info[0].width;
   // The number of planes was checked above: the array has NVIMGCODEC_MAX_NUM_PLANES elements.
   for (uint32_t i = 0; i < info.num_planes; ++i) header.channels += static_cast<int>(info.plane_info[i].num_channels);
+  // Ours are 0, 90, 180 and 270 degrees; the remainder of a negative number would be negative.
   header.orientation = {(info.orientation.rotated % 360 + 360) % 360, info.orientation.flip_x != 0, info.orientation.flip_y != 0};
   header.is_cmyk = info.color_spec == NVIMGCODEC_COLORSPEC_CMYK || info.color_spec == NVIMGCODEC_COLORSPEC_YCCK;
   header.codec = info.codec_name;
@@ -333,6 +339,7 @@ void ImageDecoder::State::decode_pieces(const EncodedImage& encoded, const Image
     strip_steps.format = {NVIMGCODEC_SAMPLEFORMAT_I_UNCHANGED, NVIMGCODEC_COLORSPEC_UNCHANGED, strips.channels};
     strip_steps.samples = strips.dtype;
     strip_steps.stored = {rows, strips.width, strips.channels};
+    // Only the rows that the part needs: the codec decompresses those above them, but returns no others.
     strip_steps.part = CropWindow{first_row, 0, rows, strips.width};
     codec.decode(header, strip_steps, false, packed);
   };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Windows are given in the displayed image and decoded in the stored one, so that only their pixels are decoded and turned.
 #include "decoders/orientation.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The samples are rows without padding and begin right after the prefix.
 #include "decoders/raw_image.h"
 
 #include "decoders/decoded_pixels.h"

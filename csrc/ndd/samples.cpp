@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The checks that keep kernels inside their buffers: a table of shapes comes from Python and is compared with the number of elements that exist.
+// The shapes are copied, so that they cannot change while work is pending.
 #include "ndd/samples.h"
 
 #include <algorithm>

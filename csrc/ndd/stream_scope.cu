@@ -12,6 +12,7 @@ namespace ndd {
 
 // With an event that is used again: a new one for each call takes the host 1 us more.
 void StreamScope::wait_for(void* other) const {
+  // Never destroyed: threads may still decode while the process exits.
   static auto* mutex = new std::mutex;
   static auto* idle = new std::map<int, std::vector<cudaEvent_t>>;  // by device
   const char* what = "waiting for another CUDA stream";

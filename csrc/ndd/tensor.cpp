@@ -45,6 +45,7 @@ std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
+// The last copy releases torch's handle, from whatever thread: closures of the CPU stream hold tensors beyond the call.
 Tensor::Tensor(AtenTensorOpaque* handle) : handle_(handle, [](AtenTensorHandle tensor) { aoti_torch_delete_tensor_object(tensor); }) {}
 Tensor::Tensor(const Tensor& other) = default;
 Tensor::Tensor(Tensor&& other) noexcept = default;
@@ -113,6 +114,7 @@ int Tensor::device_index() const {
 }
 
 namespace {
+// In torch's allocators, so that Python can return it without a copy.
 Tensor unfilled_on(const std::vector<int64_t>& shape, DType dtype, int32_t type, int32_t device) {
   AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), dense_strides(shape).data(),
@@ -126,6 +128,7 @@ Tensor unfilled_cuda_tensor(const std::vector<int64_t>& shape, DType dtype, int 
   return unfilled_on(shape, dtype, aoti_torch_device_type_cuda(), device);
 }
 
+// torch calls `release` when the last tensor over this memory is gone, on whatever thread that happens.
 Tensor tensor_over(void* data, const std::vector<int64_t>& shape, DType dtype, void (*release)(void* data, size_t size), size_t size) {
   const std::vector<int64_t> strides = dense_strides(shape);
   return ours(torch::stable::from_blob(data, shape, strides, Device(DeviceType::CPU), static_cast<ScalarType>(static_cast<int>(dtype)),

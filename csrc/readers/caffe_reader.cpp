@@ -13,14 +13,15 @@ namespace ndd {
 namespace {
 
 constexpr size_t kImageDims = 3;
-// Where the image of a sample stands in the last output: the number of dimensions, and the extents of three.
-constexpr size_t kImageForm = 1 + kImageDims;
 
+// The numbers of a sample in the last output, as Python reads them: the form of the image, its number of dimensions and three extents, then the
+// types of the other tensors.
 using Form = std::vector<int64_t>;
 
 std::string bytes_of(const Form& form) { return {reinterpret_cast<const char*>(form.data()), form.size() * sizeof(int64_t)}; }
 
 // Returns whether an image of these extents, which come from the file, has so many elements.
+// A product that overflows counts as the largest number, which no message has elements for.
 bool has_elements(const int64_t* extents, int64_t count) {
   int64_t product = 1;
   for (size_t k = 0; k < kImageDims; ++k) {
@@ -31,6 +32,7 @@ bool has_elements(const int64_t* extents, int64_t count) {
   return product == count;
 }
 
+// message Datum { 1 channels, 2 height, 3 width, 4 data, 5 label, 6 float_data, 7 encoded } (caffe.proto). float_data is not read.
 class DatumRequest : public RecordRequest {
  public:
   DatumRequest(std::shared_ptr<OpenFiles> files, FileRanges ranges, bool image)
@@ -54,6 +56,7 @@ class DatumRequest : public RecordRequest {
         if (field.number == 7) encoded = field.scalar != 0;
       }
     }
+    // An encoded file has one dimension, whose extent is that of the part; of pixels the height, the width and the channels follow.
     Form form{1, 0, 0, 0};
     if (image_) {
       if (!encoded) {
@@ -111,6 +114,7 @@ struct TensorProto {
     }
   }
 
+  // A message may have any number of extents; more than an image can have are dropped.
   void add_extent(int64_t extent) {
     if (extents.size() < kMaxExtents) extents.push_back(extent < 0 ? -1 : extent);
   }

@@ -19,6 +19,7 @@ NDD_ENUM("coco.Column", Column, int64_t, names, name_ends, ids, heights, widths,
          part_ends, texts, text_ends, sizes);
 
 // Columns instead of objects: Python views each as one array. The i-th `end` is where the i-th element stops in the values before it.
+// A key may come before or after those that explain it, and may come twice; columns are filled as the text goes on, and joined by ids in Python.
 struct CocoColumns {
   // One element per image: name (and its end), id, height, width.
   std::string names;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Copies and address computations for readers, which in Python would take a loop over the samples.
 #include <cstdint>
 #include <cstring>
 

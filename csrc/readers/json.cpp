@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The cursor `at_` moves forward only. Each function reads what its name says, or throws an error that names the byte; null(), close() and
+// comma() return whether they found it.
 #include "readers/json.h"
 
 #include <array>

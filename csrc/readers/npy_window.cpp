@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// First the window in elements, which may leave the array where it is padded; then the bytes that it takes, in the order of the file, which may
+// be Fortran's.
 #include "readers/npy_window.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two limits: the files of a reader and those of all readers together. Beyond either, the file that was not used for the longest time is closed.
 #include "readers/open_files.h"
 
 #include <fcntl.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Lengths and varints are checked against the end of the message before anything is read: a message is as hostile as the file.
 #include "readers/protobuf.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A request goes through three steps: lengths are measured (measure_some), memory for all parts is allocated (allocate), and parts are read to
+// their places (read_some). Threads take pieces of the first and the last step; see read_ahead.cpp.
 #include "readers/range_reader.h"
 
 #include <algorithm>

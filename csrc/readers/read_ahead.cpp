@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A queue of requests and some threads. A request says which step it is in and how many parts of it are left; the thread that finishes the last
+// part of a step moves the request on. Failures are collected, never thrown: a batch reports all of its bad files.
 #include "readers/read_ahead.h"
 
 #include <pthread.h>

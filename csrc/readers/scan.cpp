@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One entry point for all containers. Each scanner has a file of its own and returns offsets, lengths and, where there are any, names.
 #include "readers/scan.h"
 
 #include <algorithm>

@@ -149,6 +149,7 @@ class Check {
       for (int64_t reads = values.empty() ? 0 : chain ? 1 : random.below(4); reads > 0; --reads) {
         value->reads.push_back(read(random, *value, chain ? values.back() : values[random.below(values.size())]));
       }
+      // After these come another caller's values, which this one never computes in their place.
       const size_t own = value->reads.size();
       // Also a value of another caller.
       if (random.chance(20)) {

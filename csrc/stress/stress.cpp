@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The program links the scheduler alone. A run that makes no progress for a while is ended with a message by the thread that watches it, because
+// a deadlock would otherwise look like a slow machine.
 #include "stress/stress.h"
 
 #include <cstdio>

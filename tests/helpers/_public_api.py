@@ -103,7 +103,8 @@ def methods(value: type, node: ast.ClassDef, name: str) -> Iterator[str]:
             yield f"{name}.{member.target.id}: {ast.unparse(member.annotation)}"
         if not isinstance(member, ast.FunctionDef) or (member.name[0] == "_" and member.name not in ("__init__", "__call__")):
             continue
-        if overrides(value, member.name) or ":meta private:" in (ast.get_docstring(member) or ""):
+        # An override without a docstring has that of the base class, as in the reference.
+        if overrides(value, member.name) or ":meta private:" in (inspect.getdoc(getattr(value, member.name)) or ""):
             continue
         decorators = [ast.unparse(decorator) for decorator in member.decorator_list]
         if any("overload" in decorator for decorator in decorators):

@@ -90,7 +90,10 @@ class Cache:
             raise RuntimeError(native.cache_text().decode(errors="replace"))
 
     def warn_of_trouble(self) -> None:
-        """Warn once when the folder takes no more images."""
+        """Warn once when the folder takes no more images.
+
+        :meta private:
+        """
         # Once per cache: a full disk would otherwise be reported with every batch.
         if not self._warned and (text := native.cache_trouble(self._number)):
             self._warned = True

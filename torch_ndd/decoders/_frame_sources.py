@@ -63,6 +63,8 @@ class FrameSource(Protocol):
     width: int
     begin: float
     """The time at which the video begins."""
+    frames_per_call: int
+    """How many frames :meth:`decode_several` should return."""
 
     def find_keys(self) -> np.ndarray:
         """Return the numbers of the key frames."""
@@ -71,9 +73,6 @@ class FrameSource(Protocol):
     def decode_at(self, number: int) -> tuple[torch.Tensor, float]:
         """Return a frame, found by its time in the index, and its actual time."""
         ...
-
-    frames_per_call: int
-    """How many frames :meth:`decode_several` should return."""
 
     def decode_several(self, numbers: np.ndarray) -> tuple[torch.Tensor, list[float]]:
         """Return frames with increasing numbers, (frames, height, width, 3), and their actual times."""
@@ -150,6 +149,8 @@ class DeviceFrames:
         RefusedError: The video has to be decoded on the CPU.
     """
 
+    frames_per_call = 1  # NVDEC decodes the next ones meanwhile
+
     def __init__(self, open_source: Callable[[], Any], device: torch.device) -> None:
         demuxer = _open_demuxer(open_source())
         if _check_support(open_source, demuxer.streams[0].metadata, device):
@@ -166,8 +167,6 @@ class DeviceFrames:
         self._ready: deque[Any] = deque()  # decoded frames that have not been returned
         self._next = 0  # number of the frame that the decoder returns next
         self._ended = False
-
-    frames_per_call = 1  # NVDEC decodes the next ones meanwhile
 
     def find_keys(self) -> np.ndarray:
         """See :class:`FrameSource`."""

@@ -156,7 +156,10 @@ class SharedSteps(Reader):
     _short = False  # the step before was the incomplete one at the end of an epoch
 
     def build_steps(self) -> StepOrder:
-        """Return the order from the current state, once the source was scanned."""
+        """Return the order from the current state, once the source was scanned.
+
+        :meta private:
+        """
         raise NotImplementedError
 
     @override

@@ -171,11 +171,17 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         return dataset
 
     def select_samples(self, indices: np.ndarray) -> "ImageFolder":
-        """Return a data set of some of the files."""
+        """Return a data set of some of the files.
+
+        :meta private:
+        """
         return self._with_samples([self.samples[k] for k in indices.tolist()])
 
     def join_with(self, others: Sequence[Any]) -> "ImageFolder | None":
-        """Return a data set of the files of several; None if their transforms or loaders differ."""
+        """Return a data set of the files of several; None if their transforms or loaders differ.
+
+        :meta private:
+        """
         for other in others:
             if type(other) is not type(self) or any(
                 getattr(other, name) is not getattr(self, name) for name in ("transform", "target_transform", "loader")
@@ -194,7 +200,10 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
     def choose_reader(
         self, arguments: OfTorch, options: Mapping[str, Any], unknown: Unknown = "raise"
     ) -> "tuple[readers.Reader, Callable[..., Any] | None]":
-        """Return the reader for a loader, and the function of its batches."""
+        """Return the reader for a loader, and the function of its batches.
+
+        :meta private:
+        """
         is_custom = type(self).__getitem__ is not ImageFolder.__getitem__ or getattr(self.loader, "__name__", "") != "default_loader"
         if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None:
             return dataset_reader(self, arguments, options), None
@@ -322,7 +331,10 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
     def choose_reader(
         self, arguments: OfTorch, options: Mapping[str, Any], unknown: Unknown = "raise"
     ) -> "tuple[readers.Reader, Callable[..., Any] | None]":
-        """Return the reader for a loader, and the function of its batches."""
+        """Return the reader for a loader, and the function of its batches.
+
+        :meta private:
+        """
         is_custom = type(self).__getitem__ is not CocoDetection.__getitem__
         if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None or arguments.sampler is not None:
             return dataset_reader(self, arguments, options), None
@@ -334,13 +346,19 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         return reader, _TransformDetections(self._origin, "transforms", unknown)
 
     def select_samples(self, indices: np.ndarray) -> "CocoDetection":
-        """Return a data set of some of the images."""
+        """Return a data set of some of the images.
+
+        :meta private:
+        """
         dataset = copy.copy(self)
         dataset._which, dataset._numbers, dataset._length = self._which[indices], self._numbers[indices], len(indices)
         return dataset
 
     def join_with(self, others: Sequence[Any]) -> "CocoDetection | None":
-        """Return a data set of the images of several; None if their transforms or options differ."""
+        """Return a data set of the images of several; None if their transforms or options differ.
+
+        :meta private:
+        """
         if any(type(other) is not type(self) or other.transforms is not self.transforms or other.masks != self.masks for other in others):
             return None
         dataset, sets = copy.copy(self), (self, *others)

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Three ways to the samples: our FLAC decoder, libsndfile on the bytes as they are, and libsndfile on a view of them whose header was completed
+// (audio_lengths.cpp). The library reads through callbacks, so that no file is copied or written.
 #include "decoders/audio/audio_file.h"
 
 #include "decoders/audio/vorbis_headers.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The views built here replace the beginning of a file by a copy with the counted length; the rest stays in the caller's memory or file.
 #include "decoders/audio/audio_lengths.h"
 
 #include "decoders/encoded_image.h"

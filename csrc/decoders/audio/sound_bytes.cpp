@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A flag for each block says whether it was read. Decoders name the bytes that they are about to use, and missing blocks are read then; memory for
+// the others is reserved, but never touched.
 #include "decoders/audio/sound_bytes.h"
 
 #include "ndd/error.h"

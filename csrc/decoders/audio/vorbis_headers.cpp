@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A small reader of Ogg pages, which puts packets together across them.
 #include "decoders/audio/vorbis_headers.h"
 
 #include <algorithm>
@@ -58,6 +59,7 @@ class Pages {
   explicit Pages(SoundBytes& bytes, size_t begin = 0) : bytes_(bytes), at_(bytes.data() + begin), end_(bytes.data() + bytes.size()) {}
 
   // Finds the next page with a correct checksum. Returns false at the end of the file.
+  // Looks for the letter that a page begins with, and then at the rest of its signature; bytes between pages are passed over.
   bool find_next(Page& page) {
     while (static_cast<size_t>(end_ - at_) >= kPageHeader) {
       load(kPageHeader + 255);  // a header with the lengths of its segments: as a rule the next page begins where the last one ended

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Keyed, because the hash decides which pixels a file gets: without the secret of the cache, no file can be constructed to have the hash of another.
 #include "decoders/cache/content_hash.h"
 
 #include <cstring>

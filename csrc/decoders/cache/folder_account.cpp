@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two files in the folder: `use` has one record, the bytes and files of the folder; `users` has a slot for each process, with what it has reserved.
+// Both change only under the lock of the folder. A lock on a slot says that its process is alive.
 #include "decoders/cache/folder_account.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Whole images are kept and windows cut out of them, because random crops hardly ever ask for the same window again.
 #include "decoders/cache/image_cache.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// A window reads only the blocks of pixels that its rows touch, so that a small crop of a large image neither reads nor checks all of it.
 #include "decoders/cache/image_file.h"
 
 #include <fcntl.h>

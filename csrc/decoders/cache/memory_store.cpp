@@ -39,6 +39,7 @@ class Arena {
   uint8_t* take(int64_t bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (bytes > limit_ - used_) return nullptr;
+    // The first range in the order of (length, offset) that is long enough; of equal ones that with the lowest address.
     const auto found = by_size_.lower_bound({bytes, 0});
     if (found == by_size_.end()) return nullptr;
     // The start of the range is taken; the rest stays free.
@@ -139,6 +140,7 @@ class MemoryStore : public ImageStore {
     return true;
   }
 
+  // Memory is reserved before the image is decoded, so that a cache that is full costs no decoding to memory that is dropped again.
   std::unique_ptr<Slot> admit(const ContentHash& key, const ImageShape& shape, int64_t item_bytes) override {
     // Whole pages count, as they do for the system.
     const int64_t bytes = round_to_pages(bytes_of(shape, item_bytes));
@@ -238,6 +240,7 @@ class MemoryStore : public ImageStore {
 
   // Drops the smallest images, as few as possible, and none if all that are smaller than the new one would not suffice.
   static uint8_t* replace_smaller(State& state, int64_t bytes) {
+    // What has to be freed; 0 or less if only fragmentation is in the way.
     int64_t missing = bytes - (state.arena->limit() - state.arena->used());
     int64_t smaller = 0;
     for (auto image = state.by_size.begin(); image != state.by_size.end() && image->first < bytes && smaller < missing; ++image)

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Each library has its own reference to `stderr` or std::cerr, which is redirected for it alone (redirected_symbol.cpp): to a stream that looks up
+// which thread writes. Threads that capture nothing write through to the real one.
 #include "decoders/codecs/captured_output.h"
 
 #include "decoders/codecs/redirected_symbol.h"

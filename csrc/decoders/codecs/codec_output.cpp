@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The codec is asked for the region and the channels, and for the colors where its conversion is the one that we want. Exceptions are listed in
+// codec_output().
 #include "decoders/codecs/codec_output.h"
 
 #include "ndd/error.h"

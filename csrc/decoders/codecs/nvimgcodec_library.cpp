@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Loaded by its path in the Python package that brings it, and never closed: threads may decode while the process exits.
 #include "decoders/codecs/nvimgcodec_library.h"
 
 #include "decoders/codecs/captured_output.h"

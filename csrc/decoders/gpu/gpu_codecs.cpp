@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A GPU decoder gets a file only if its result is that of the CPU's, within one level for lossy JPEG: baseline and complete progressive JPEGs of one
+// or three channels, gray lossless ones of more than 8 bits, and TIFFs that leave no choice.
 #include "decoders/gpu/gpu_codecs.h"
 
 #include "decoders/jpeg/markers.h"

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// A GpuDecoder has a stream, the codec's objects and two blocks of pinned memory; a thread takes one for a call. The codec issues its work on that
+// stream and returns, so that the calling thread prepares the next images meanwhile. follow() and join() order it after and before the caller's
+// stream.
 #include "decoders/gpu/gpu_decoder.h"
 
 #ifdef USE_CUDA
@@ -85,6 +88,7 @@ HostBlock PinnedMemory::take(size_t bytes) {
   {
     std::lock_guard<std::mutex> lock(mutex_);
     auto& free = free_[size];
+    // A block is free once the stream that returned it has passed its event. Asking does not wait.
     const auto idle = [&](void* data) { return outcome(cudaEventQuery(all_[data].idle)) == 0; };
     const auto found = std::find_if(free.begin(), free.end(), idle);
     if (found != free.end()) {
@@ -182,6 +186,7 @@ std::vector<char> GpuDecoder::issue(GpuCodec codec, const std::vector<GpuJob>& j
   for (size_t k = 0; k < jobs.size(); ++k) {
     const GpuJob& job = jobs[k];
     // A copy whose bytes are no longer those that were checked.
+    // Refused images keep their 0 in `issued`; the caller decodes them on the CPU.
     if (job.file.size == 0) continue;
     if (library.CodeStreamCreateFromHostMem(instance, &files[k], job.file.data, job.file.size, nullptr) != NVIMGCODEC_STATUS_SUCCESS) continue;
     // The memory has the size of our header. A file that the codec's parser reads differently must not be decoded to it.
@@ -197,6 +202,7 @@ std::vector<char> GpuDecoder::issue(GpuCodec codec, const std::vector<GpuJob>& j
   }
   if (sources.empty()) return issued;
   const auto outcomes = decode_images(found.decoder, sources, targets);
+  // A ring of the latest calls: is_behind() looks at the oldest of them, so that the CPU runs ahead by a bounded amount of work.
   check_cuda(cudaEventRecord(calls_[call_], stream_), "decoders.image");
   call_ = (call_ + 1) % static_cast<int>(std::size(calls_));
   for (size_t k = 0; k < which.size(); ++k) issued[which[k]] = outcomes[k] == NVIMGCODEC_PROCESSING_STATUS_SUCCESS;

@@ -131,6 +131,7 @@ class GpuCall final : public EngineBatch {
     if (--to_end_ == 0 && done_) cudaEventRecord(done_, stream_);  // an error of the device is reported by its next user
   }
 
+  // What the codec is asked for, and what finish_pixels() does with its samples on the GPU: cutting, turning, colors, type.
   Image prepare(int64_t i, const ImageHeader& header, GpuCodec codec) const {
     const EncodedImage file = encoded_image(files_, i);
     const DecodeOptions options = options_of(whole_, windows_, i);
@@ -142,6 +143,7 @@ class GpuCall final : public EngineBatch {
     // The caller could change its file between our check and the codec's reading, but not this copy.
     if (codec == GpuCodec::lossless_jpeg) image.rewritten.assign(file.data, file.data + file.size);
     DecodeSteps& requested = image.job.steps;
+    // The codec decodes whole images, and the window is cut out afterward.
     const bool cuts = steps.part && (!converts_colors(codec) || !decodes_regions());
     // Such codecs decode whole images in the colors of the file; everything else is left to finish_pixels().
     if (!converts_colors(codec)) {
@@ -281,6 +283,7 @@ class GpuCall final : public EngineBatch {
     // By codec, because each one takes its files in one call.
     std::vector<Image> images[kGpuCodecs];
     std::vector<int64_t> for_gpu[kGpuCodecs], for_cpu;
+    // Where the GPU has work enough, this thread's images are decoded by the CPU.
     const bool uses_cuda = !tuned_ || !decoder->is_behind();
     for (const int64_t i : samples) {
       try_image(i, [&] {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The engine is hardware beside the multiprocessors. Its thread serves all calls from one queue: one that served a single call would idle between
+// calls.
 #include "decoders/gpu/jpeg_engine.h"
 
 #ifdef USE_CUDA

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// All state is under one mutex, which is taken once for a group of images. `per_group_` is the running mean of how many images the threads decode
+// while the engine decodes one group.
 #include "decoders/gpu/waiting_images.h"
 
 #include "ndd/python_interface.h"
@@ -67,11 +69,13 @@ bool ImageQueue::has_images_for_threads() const {
   return std::any_of(batches_.begin(), batches_.end(), [](const WaitingBatch* batch) { return !batch->shared_.empty(); });
 }
 
+// How many images the threads will have decoded when these are done: the last round is full, and of those in progress half are left on average.
 double ImageQueue::round_up_for_threads(int64_t images) const {
   const int64_t rounds = (images + threads_ - 1) / threads_;
   return static_cast<double>(rounds * threads_) + static_cast<double>(in_progress_) / 2;
 }
 
+// Of the images left in a batch, those that the threads will take: while the engine decodes group_size_, they decode per_group_.
 int64_t ImageQueue::estimate_share(const WaitingBatch& batch) const {
   const auto left = static_cast<int64_t>(batch.shared_.size());
   // Without an engine, or before its first group, threads count on decoding all of it.

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Only how the image is turned is read. Damaged EXIF data are ignored, and the image counts as upright: its pixels are intact.
 #include "decoders/headers/exif.h"
 
 #include "decoders/headers/file_header.h"

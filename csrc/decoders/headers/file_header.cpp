@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The signature decides which parser reads a file; each format has a file of its own beside this one. A header without a codec belongs to no known
+// format.
 #include "decoders/headers/file_header.h"
 
 #include "ndd/error.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// For the few files that libjpeg refuses: simple loops over all pixels suffice.
 #include "decoders/jpeg/area.h"
 
 #include <algorithm>

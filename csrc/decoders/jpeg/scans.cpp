@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Segments are skipped by their lengths, and in the data of a scan memchr finds the next marker. Nothing is decoded.
 #include "decoders/jpeg/scans.h"
 
 #include "decoders/jpeg/markers.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// NumPy evaluates the dict with ast.literal_eval; the parser here accepts the subset that occurs, and names what it does not understand.
 #include "decoders/npy/npy_header.h"
 
 #include "decoders/file_kind.h"

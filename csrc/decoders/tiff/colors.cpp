@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// One pixel at a time, with formulas in double: such files are rare. Palettes and inks, which are exact in integers, stay in integers.
 #include "decoders/tiff/colors.h"
 
 #include "decoders/headers/file_header.h"
@@ -145,6 +146,7 @@ void TiffColorConverter::convert_ycbcr(const T* in, T* out) const {
     codes[i] = (to_unit(in[i]) - black) / (white - black) * (i == 0 ? 1 : 127.0 / 255);
   }
   // TIFF 6.0, section 21: R = Y + Cr (2 - 2 LumaRed), B likewise, and G from the definition of Y.
+  // The inverse of Y = r R + g G + b B, Cb = (B - Y) / (2 - 2 b), Cr = (R - Y) / (2 - 2 r), with the weights r, g, b of the file.
   const double red = codes[0] + codes[2] * (2 - 2 * luma_[0]), blue = codes[0] + codes[1] * (2 - 2 * luma_[2]);
   out[0] = of_unit<T>(red);
   out[1] = of_unit<T>((codes[0] - luma_[0] * red - luma_[2] * blue) / luma_[1]);

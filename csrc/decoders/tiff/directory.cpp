@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A tag is looked up by number; its values stay in the file and are converted when they are read. No count of the file leads to an allocation beyond
+// the file's own size.
 #include "decoders/tiff/directory.h"
 
 #include "decoders/headers/file_header.h"

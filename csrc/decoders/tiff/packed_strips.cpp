@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The new directory leaves nothing to interpretation: its tags are written here, from values that were checked, and the compressed bytes are copied
+// as they are.
 #include "decoders/tiff/packed_strips.h"
 
 #include "decoders/headers/file_header.h"
@@ -62,6 +64,7 @@ class Writer {
       return;
     }
     align();
+    // The directory will hold their offset.
     entry.value = file_.size();
     for (const uint64_t value : values) put(value, bytes);
   }

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Uncompressed pieces are read where they lie. The others become strips of a new file (packed_strips.cpp), which libtiff decompresses; of its result
+// only the rows of the part are unpacked.
 #include "decoders/tiff/pieces.h"
 
 #include "decoders/headers/file_header.h"
@@ -86,6 +88,7 @@ class PieceReader {
     const int64_t rows = image_.packed_rows(image_.piece_height), last = image_.packed_rows(image_.rows_of_piece(batch_.back().row));
     const PackedStrips strips = pack_strips(image_, indices, rows, last);
     // libtiff sees the pieces of the batch as one tall image. Rows above the part in the first piece and below it in the last are not requested.
+    // In packed rows, each of which holds chroma_y rows of pixels.
     const int64_t skipped = first_packed_row(batch_.front()), before_last = static_cast<int64_t>(batch_.size() - 1) * rows;
     const int64_t needed = before_last + end_packed_row(batch_.back()) - skipped, row_bytes = packed_row_bytes();
     const auto bytes = new_bytes(needed * row_bytes);
@@ -136,6 +139,7 @@ class PieceReader {
           continue;
         }
         // libtiff scaled the index to the full range like a gray level; dividing by the step restores it. Only the first sample is an index.
+        // Index 3 of 4 bits, for example, arrives as 3 * 17 = 51.
         uint16_t value = *in;
         if (codec_item == 2) std::memcpy(&value, in, sizeof value);
         value = static_cast<uint16_t>(s == 0 ? value / step : value);

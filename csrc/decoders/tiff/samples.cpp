@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A row goes through up to three steps: the predictor is undone, numbers of any width are read as integers of 64 bits, and these become samples of
+// the output's type, by a table where there are few levels.
 #include "decoders/tiff/samples.h"
 
 #include "ndd/half.h"
@@ -60,6 +62,7 @@ class BitReader {
 float float_of_pattern(uint64_t pattern, int64_t bits) {
   switch (bits) {
     case 16: return detail::half_value(static_cast<uint16_t>(pattern));
+    // As in the IEEE formats, the exponent 0 is for subnormal numbers and the largest one for infinity and NaN; the bias is 63.
     case 24: {  // sign, 7 bits of exponent, 16 of mantissa: TIFF Technical Note 3
       const int exponent = static_cast<int>(pattern >> 16 & 0x7f);
       const double mantissa = static_cast<double>(pattern & 0xffff) / 65536;
@@ -143,6 +146,7 @@ void RowUnpacker::undo_predictor(const uint8_t* row) {
   // as differences.
   // The differences are of bytes, at the distance of one pixel's samples.
   for (size_t i = static_cast<size_t>(samples); i < size; ++i) p[i] = static_cast<uint8_t>(p[i] + p[i - static_cast<size_t>(samples)]);
+  // Back from planes of bytes to samples, whose most significant byte comes first.
   const std::vector<uint8_t> planes = differences_;
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     for (size_t b = 0; b < bytes; ++b) p[i * bytes + b] = planes[b * static_cast<size_t>(count) + i];

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Everything that the rest of the TIFF decoder relies on is checked here, once: sizes, types, the combination of samples and compression, and that
+// the pieces lie in the file. `reject_header` is for damaged files, `reject_kind` for valid ones that are not supported.
 #include "decoders/tiff/tiff_image.h"
 
 #include "decoders/headers/file_header.h"
@@ -284,6 +286,7 @@ void check_data(const TiffImage& image) {
   if (ratio == 0) return;
   double raw = 0, stored = 0;
   for (int64_t i = 0; i < static_cast<int64_t>(count); ++i) {
+    // Pieces are numbered along rows of the grid, then down, then by planes.
     const int64_t rows = image.rows_of_piece(i / image.across() % image.down());
     const double bytes = static_cast<double>(image.packed_rows(rows)) * static_cast<double>(image.packed_row_bytes());
     const uint64_t at = image.tags.number_at(*image.offsets, static_cast<uint64_t>(i));
@@ -403,6 +406,7 @@ TiffImage read_tiff_image(const EncodedImage& file) {
   check_compression(image);
   read_pieces(image);
   check_data(image);
+  // All others are decoded piece by piece (pieces.cpp).
   if (suits_libtiff(image)) image.route = TiffRoute::whole_file;
   return image;
 }

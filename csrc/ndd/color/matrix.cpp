@@ -83,6 +83,7 @@ __attribute__((target("avx512f,avx512bw,avx512vnni"))) int64_t transform_vnni(co
   constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of uninitialized values in the unmasked intrinsics
   const __m512i red_green = _mm512_maskz_broadcast_i32x4(kAll, load16(kRedGreen)), blue = _mm512_maskz_broadcast_i32x4(kAll, load16(kBlue)),
                 together = _mm512_maskz_broadcast_i32x4(kAll, load16(kTogether));
+  // `apart` puts 12 bytes, four pixels, into each quarter of 16; `joined` takes the 12 bytes of each quarter together again.
   const __m512i apart = _mm512_setr_epi32(0, 1, 2, 3, 3, 4, 5, 6, 6, 7, 8, 9, 9, 10, 11, 12),
                 joined = _mm512_setr_epi32(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, 3, 3, 3, 3);
   const __m128i shift = _mm_cvtsi32_si128(matrix.bits);
@@ -99,6 +100,7 @@ __attribute__((target("avx512f,avx512bw,avx512vnni"))) int64_t transform_vnni(co
     const __m512i rg = _mm512_shuffle_epi8(bytes, red_green), b = _mm512_shuffle_epi8(bytes, blue);
     __m512i out[kOut];
     for (int c = 0; c < kOut; ++c)
+      // offset + red, green and blue times their factors: dpwssd adds two products of 16 bits to each lane.
       out[c] = _mm512_maskz_sra_epi32(kAll, _mm512_dpwssd_epi32(_mm512_dpwssd_epi32(offset[c], rg, first[c]), b, last[c]), shift);
     if constexpr (kOut == 1) {
       _mm_storeu_si128(reinterpret_cast<__m128i*>(dst),
@@ -140,6 +142,7 @@ void transform_row(const ColorMatrix& matrix, int64_t pixels, const float* from,
 template <int kIn, int kOut>
 NDD_VBMI int64_t copy_bytes_vbmi(const int* from, int64_t pixels, const uint8_t* src, uint8_t* dst) {
   static_assert(kOut == 3);
+  // Byte b of the output is channel from[b % kOut] of pixel b / kOut.
   alignas(64) uint8_t order[64] = {};
   for (int b = 0; b < 63; ++b) order[b] = static_cast<uint8_t>(b / kOut * kIn + from[b % kOut]);
   const __m512i shuffle = _mm512_load_si512(order);

@@ -79,6 +79,7 @@ bool launch_bytes(const std::vector<PointwiseRun<ColorMatrix>>& runs) {
 
 constexpr int kThreads = 256, kWarp = 32, kPixels = 4, kTile = kWarp * kPixels;
 
+// The fixed-point matrix is computed on the host: its rounding must be that of the CPU.
 struct GpuRun : PointwiseRun<ColorMatrix> {
   FixedMatrix fixed;
   explicit GpuRun(const PointwiseRun<ColorMatrix>& run) : PointwiseRun<ColorMatrix>(run), fixed(run.f) {}
@@ -227,12 +228,14 @@ __global__ void __launch_bounds__(kThreads, 3) run_gpu(const __grid_constant__ T
     const GpuRun& run = runs.data()[k];  // a copy would be indexed in local memory
     int from[kOut] = {};
     const bool copies = in == out && run.f.template copies<kIn, kOut>(from);
+    // Three ways for a run: copies of channels of any type, bytes in fixed point, and everything else in floats.
     const bool bytes = kIn == 3 && in == DType::uint8 && out == DType::uint8 && run.fixed;
     // The number of pixels until the output is aligned: a gap of three elements is one pixel more than a vector of four elements, or two.
     const int64_t pixels = run.count / kIn, item = item_bytes(out), vector = min(4 * item, int64_t{16});
     const int64_t misaligned = static_cast<int64_t>(reinterpret_cast<uintptr_t>(run.out) % static_cast<uintptr_t>(vector)) / item,
                   unit = vector / item;
     const int64_t head = min(pixels, kOut == 3 ? misaligned : (unit - misaligned) % unit);
+    // Pixels in groups of four, which a thread takes; what is before and after them is computed one by one.
     const int64_t body = (pixels - head) / kPixels * kPixels;
     for (int64_t done = (int64_t{blockIdx.x} * (kThreads / kWarp) + warp) * kTile; done < body;
          done += int64_t{gridDim.x} * (kThreads / kWarp) * kTile) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Color matrix driver: applies a 3 x 4 matrix to every pixel, from one or three interleaved channels to one or three, for every pair of element
 // types, on the device of the tensors. The kernel supplies a ColorMatrix per sample, or per frame. Any alignment.
+//
+// Take it for whatever is linear in the channels of a pixel: color spaces, saturation, contrast, a hue that is rotated. What else mixes channels
+// goes through planes.h on the CPU and pixels.cuh on CUDA. What treats each channel alone is pointwise.h.
 #pragma once
 
 #include <algorithm>

@@ -6,6 +6,9 @@
 // Every run has as many tiles as the largest one; those beyond its end are passed over in some 20 instructions, so a ragged batch needs no table of
 // where its runs begin. If there are 2^31 tiles, runs have fewer of them, and a tile goes on where the last one ends: loops within a run have the
 // stride `across`.
+//
+// Take it for short work on large batches, and where blocks have something to set up: tables in shared memory, weights, a large run.
+// launch_runs.cuh is simpler, and enough where an element takes long.
 #pragma once
 
 #include <algorithm>

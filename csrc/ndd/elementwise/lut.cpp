@@ -66,6 +66,8 @@ struct ColorOrder {
     for (int c = 0; c < 3; ++c)
       for (int v = 0; v < 3; ++v)
         for (int i = 0; i < 16; ++i) {
+          // split: byte i of channel c is byte 3 i + c of the 48, which register v holds at `from`. join: byte `at` of the 48 is pixel at / 3 of
+          // channel at % 3. 0x80 gives zero.
           const int from = 3 * i + c - 16 * v, at = 16 * v + i;
           split[c][v][i] = static_cast<uint8_t>(from >= 0 && from < 16 ? from : 0x80);
           join[v][c][i] = static_cast<uint8_t>(at % 3 == c ? at / 3 : 0x80);
@@ -128,6 +130,7 @@ NDD_VBMI int64_t map_wide_vbmi(const uint8_t* src, int64_t count, const Entry* e
     for (int v = 0; v < kLevels; ++v) bytes[v] = static_cast<uint8_t>(entries[v] >> (8 * b));
     table[b] = table_in_registers(bytes);
   }
+  // unpack works within quarters of 128 bits. In this order, what it puts side by side are the bytes of neighboring entries.
   const __m512i order = kBytes == 4 ? _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15)
                                     : _mm512_setr_epi32(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
   int64_t i = 0;
@@ -178,6 +181,7 @@ void map_interleaved(const uint8_t* src, int64_t count, const uint8_t* tables, u
 
 void count_levels(const uint8_t* pixels, int64_t count, int64_t channels, uint32_t* counts) {
   if (channels == 1) {
+    // Several histograms in turns, for the reason given at count_interleaved().
     LevelCounter counter;
     counter.add(pixels, count);
     return counter.add_to(counts);

@@ -6,6 +6,10 @@
 // const` computes the same in integers, and `static constexpr bool kCostly = true` says that a table lookup is faster than evaluating f.
 //
 // The driver guarantees that every element is read and written exactly once, for any alignment, and that results are converted by saturate().
+//
+// Take it where an output element depends on the element at the same place and on nothing else. A function of bytes that is the same for a whole
+// image, such as equalization, is a table of 256 entries instead (lut.h); one of several inputs has its own loops (ops/math, with broadcast.h
+// and tiles.cuh).
 #pragma once
 
 #include <algorithm>
@@ -36,6 +40,7 @@ namespace ndd {
 // A uint8 VGA image takes 20 us, a float32 one 180 us.
 constexpr double kPointwiseNanoseconds = 0.1, kByteNanoseconds = 0.025;
 
+// What a kernel gets for each sample or frame: `count` elements from `in` to `out`, and the functor with their arguments.
 template <class F>
 struct PointwiseRun {
   const void* in;

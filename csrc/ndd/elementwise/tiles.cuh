@@ -7,6 +7,9 @@
 // its loads are all in flight together: four rows in each of 1024 threads are 16 KB per multiprocessor for uint8 and 64 KB for float32 (computed).
 //
 // Guarantees: every element is visited exactly once, and stores are aligned; operands may have any alignment.
+//
+// Take it where types are known only at run time, or operands differ in type. For a pair of types that the compiler knows, vectors.cuh has the
+// loop.
 #pragma once
 
 #include <cstdint>

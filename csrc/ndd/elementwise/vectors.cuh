@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element-wise loops of device code with 16-byte accesses, the widest available. With 1 or 4 bytes per access, too few bytes are in flight to
 // saturate the memory. tests/core/native/test_machine_code.py checks that the machine code contains LDG.E.128 and STG.E.128.
+//
+// Take it for loops over contiguous elements of a type that the compiler knows; addresses are aligned by single elements at both ends.
 #pragma once
 
 #include <cstdint>
@@ -97,6 +99,7 @@ __device__ __forceinline__ void map_vectors(const In* in, Out* out, int64_t coun
   const int64_t vectors = (count - head) / kCount;
   const auto* const from = reinterpret_cast<const From*>(in + head);
   auto* const to = reinterpret_cast<To*>(out + head);
+  // Decided once: the output is aligned by the head, and the input is then aligned for all vectors or for none.
   const bool aligned = reinterpret_cast<uintptr_t>(from) % sizeof(From) == 0;
   for (int64_t first = tile * kTile; first < vectors; first += across * kTile) {
     const int here = static_cast<int>(min(vectors - first, kTile));

@@ -7,6 +7,9 @@
 //   template <class T> static NDD_HD T combine(T in, float noise)
 //
 // The noise of an element depends only on the drawn words, the sample and the element's index: not on the batch, the device or the threads.
+//
+// Take it where each element of an input gets noise of its own. Noise that pixels share, or that replaces them, draws its words itself with
+// Philox (ops/noise/salt_and_pepper.cu).
 #pragma once
 
 #include <algorithm>

@@ -78,6 +78,7 @@ void Philox::fill(uint32_t first, int64_t blocks, uint32_t* words) const {
 }  // namespace ndd
 
 // `count` words, starting `phase` words after the start of a block. The block number has 128 bits, of which `sequence` is the upper half.
+// For random.RNG, which computes its words in Python's thread.
 NDD_EXPORT(keep, void, ndd_philox, (uint64_t key, uint64_t sequence, uint64_t counter, int64_t phase, int64_t count, int64_t* out)) {
   const auto low = [](uint64_t v) { return static_cast<uint32_t>(v); };
   const auto high = [](uint64_t v) { return static_cast<uint32_t>(v >> 32); };

@@ -6,6 +6,9 @@
 //
 // Element e always uses the same words. Samples therefore do not depend on the batch, the device or the threads, and a longer sample begins like a
 // shorter one.
+//
+// Take it for operators that only draw: an element has its words and the arguments of its sample, and no input. noise.h is for what is added to
+// an image.
 #pragma once
 
 #include <algorithm>
@@ -70,6 +73,7 @@ template <class F>
 void fill_sample(const F& f, const Philox& stream, int64_t count, DType dtype, void* out) {
   using Value = typename F::Value;
   constexpr bool kFloat = std::is_same_v<Value, float>;
+  // Elements of kBlocks blocks of Philox, whose words stay in the first-level cache.
   constexpr int64_t kRow = kBlocks * per_block<F>;
   void (*map)(const F&, const uint32_t*, int64_t, void*) = map_row<F, Value>;
   StoreRowOf<Value> store = dtype == (kFloat ? DType::float32 : DType::float64) ? nullptr : row_storer<Value>(dtype);

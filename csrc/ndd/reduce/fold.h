@@ -215,6 +215,8 @@ void fold_short_runs(const Elements<T>& runs, int64_t length, int64_t outputs, C
 }
 
 // Folds a sample and hands over its totals.
+// Three orders of dimensions: runs of a few adjacent reduced elements (fold_short_runs); such runs with further reduced axes around
+// them, a lane for each element of a row; and everything else, in slabs of `rows` by `columns` elements whose columns are lanes.
 template <class F, class T>
 void fold_elements(const Reduction& shape, const Elements<T>& in, Centers center, const TakeTotals& take) {
   alignas(64) typename F::Total lanes[kLanes];

@@ -56,6 +56,7 @@ __global__ void __launch_bounds__(kGroupThreads)
   const GpuSample* const samples = table.data();
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const GpuSample& sample = samples[k];
+    // `together` outputs fit in the stage, a multiple of 16 so that the next block begins with the same alignment.
     const int group = static_cast<int>(sample.shape.count), together = kGroupBytes / (group * item) / 16 * 16;
     const int64_t outputs = sample.shape.outputs;
     for (int64_t first = int64_t{blockIdx.x} * together; first < outputs; first += int64_t{gridDim.x} * together) {

@@ -3,6 +3,9 @@
 // fixed order. The kernel supplies a fold (below) and the samples, and calls launch_gpu.
 //
 // No atomics are used: results depend on the shapes of the batch, not on the scheduling of blocks.
+//
+// launch_gpu takes the first of three kernels that fits all samples: groups.cuh for up to 16 neighbors of an output, rows.cuh for long rows,
+// fold_kernel for everything else. A fold is written once for all of them.
 #pragma once
 
 #include <algorithm>
@@ -17,6 +20,7 @@
 namespace ndd {
 namespace reduce {
 
+// The row of a sample in the table that all three kernels read.
 struct GpuSample {
   Reduction shape;
   Finisher finisher;
@@ -34,6 +38,7 @@ struct GpuTypes {
 
 // A fold accumulates elements of type T in a Local<T>, at most kMaxTaken of them (so that narrow locals cannot overflow), and converts it to a Total.
 // `center` is a value of the output. Totals are merged in a fixed order. kSumsBytes: of bytes it takes nothing but their sum.
+// 32768 squares of bytes are 2^15 * 255^2, just below 2^31.
 constexpr int64_t kMaxTaken = 32768;
 
 // Integer sums modulo 2^64.

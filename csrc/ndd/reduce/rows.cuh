@@ -24,6 +24,7 @@ constexpr int kRowLoads = 4;
 constexpr int kRowBlocks = 3;  // that run concurrently on a multiprocessor
 
 // Sets rows and channels; false if the shape does not qualify.
+// Three layouts qualify: [rows][count] for planes and whole samples, [count][channels], and frames of the latter, [rows][count][channels].
 inline bool find_rows(GpuSample& sample) {
   const Reduction& shape = sample.shape;
   sample.rows = 1;

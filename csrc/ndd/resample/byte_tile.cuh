@@ -82,6 +82,7 @@ struct ByteTable {
   int64_t words[4] = {};
 
   void append(const AxisTable& t, std::vector<int32_t>& numbers) {
+    // In words of four source elements.
     const int32_t last = static_cast<int32_t>((t.axis.in + 3) / 4);
     // As many for all outputs, because a loop of one length needs no table of lengths.
     steps = 0;
@@ -225,6 +226,8 @@ __global__ void __launch_bounds__(kThreads, 4)
   const int thread = static_cast<int>(threadIdx.x);
 #pragma unroll 1
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
+    // The layout of shared memory is that of ByteSample::cut(): starts and weights of the rows, then of the columns, the stage, the mixed rows,
+    // the result.
     const ByteSample& s = samples[i];
     const int column_bits = s.width_bits, columns = 1 << column_bits, row_steps = s.vertical.steps * kParts, steps = s.horizontal.steps;
     auto* const column_starts = reinterpret_cast<int32_t*>(base + s.column_starts);
@@ -250,6 +253,7 @@ __global__ void __launch_bounds__(kThreads, 4)
         row_weights[k].x = four.x;
         row_weights[k].y = four.y;
       }
+      // Weights are stored by columns and needed step by step: neighboring threads have neighboring columns.
       const Divisor outputs(steps * kParts);
       for (int k = thread; k < width * steps * kParts; k += kThreads) {
         const int x = outputs.quotient(k), step = k - x * steps * kParts;
@@ -269,6 +273,7 @@ __global__ void __launch_bounds__(kThreads, 4)
       for (int64_t plane = blockIdx.z; plane < s.planes; plane += gridDim.z) {
 #pragma unroll 1
         for (int quad = 0; quad < quads; quad += s.staged_quads) {
+          // Source rows come a few at a time, and all stay as mixed rows until the rows are mixed.
           const int staged = min(quads - quad, s.staged_quads);
           stage_rows<kChannels>(s, plane, 4 * (first_quad + quad), 4 * staged, 4 * first_word, units, stage);
           __syncthreads();

@@ -99,6 +99,7 @@ template <class In>
 __global__ void __launch_bounds__(kThreads, 4)
     float_kernel(const __grid_constant__ TableRows<FloatSample> samples, int64_t count, const int32_t* numbers, const float* weights, DType out) {
   extern __shared__ float4 memory[];
+  // In shared memory, one after the other: starts and tap counts of rows and of columns, weights of rows and of columns, mixed rows.
   auto* const row_starts = reinterpret_cast<int32_t*>(memory);
   auto* const row_taps = row_starts + kFloatRows;
   auto* const column_starts = row_taps + kFloatRows;
@@ -108,6 +109,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 #pragma unroll 1
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
     const FloatSample& s = samples[i];
+    // `numbers` has the starts of an axis and then its counts; `stride` weights follow each other for an output.
     const FloatAxis &v = s.vertical, &h = s.horizontal;
     auto* const column_weights = reinterpret_cast<float*>(reinterpret_cast<char*>(memory) + s.column_weights);
     auto* const mixed = reinterpret_cast<float*>(reinterpret_cast<char*>(memory) + s.mixed);

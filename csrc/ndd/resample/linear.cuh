@@ -12,6 +12,7 @@ namespace ndd::resample_gpu {
 constexpr int kLinearRows = 64, kLinearColumns = 32;
 
 #ifdef __CUDACC__
+// Two source rows or columns and their weights, for one output row or column.
 struct TwoTaps {
   int32_t first, second;
   float first_weight, second_weight;
@@ -51,6 +52,7 @@ __global__ void __launch_bounds__(kThreads, 4) linear_kernel(const __grid_consta
       __syncthreads();
       // Only after the barrier, which all threads must reach.
       if (x >= width) continue;
+      // A thread keeps its column down the tile; the rows come from shared memory, the same for all lanes of a warp.
       const TwoTaps taps = two_taps(s.horizontal, x);
       const int64_t left = int64_t{taps.first} * channels, right = int64_t{taps.second} * channels;
       const int end = min(height - y, kLinearRows);

@@ -61,6 +61,8 @@ bool prepare(const ResampleJob& job, Region& region) {
   return row_lanes::pays(region.rows.last - region.rows.first, region.h) && !height_first(region.v, region.h);
 }
 
+// The rows of the image are turned into lanes once, sixteen at a time, for all regions; each then mixes the columns it needs, and rows of its
+// output as soon as their last source row is there.
 void resample_together(std::vector<Region>& regions, int64_t count) {
   const ResampleJob& job = *regions[0].job;
   const int64_t channels = job.channels, height = job.axes[1].in, in_row = job.axes[2].in * channels;

@@ -364,6 +364,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   auto* const row_starts = reinterpret_cast<int32_t*>(base);
   auto* const row_weights = reinterpret_cast<float*>(base) + kTileRows;
   const int thread = static_cast<int>(threadIdx.x), quad = thread % 8;
+  // The tile whose weights are in shared memory.
   int known_down = -1, known_across = -1;
 #pragma unroll 1
   for (int64_t i = blockIdx.y; i < count; i += gridDim.y) {
@@ -412,6 +413,7 @@ __global__ void __launch_bounds__(kThreads, 4)
         const int elements = width * channels, result_pitch = s.result_pitch;
         const int64_t out_pitch = s.out_pitch, out_first = plane * s.out_plane + y * out_pitch + int64_t{x} * channels;
         const float4* columns = mixed + lead * (kColumnPitch / 4) + quad;  // of source column `left`
+        // Second pass: mixes columns to elements of the output, which meet in shared memory so that whole words are written.
         const auto through_memory = [&](auto tag) {
           using Out = typename decltype(tag)::type;
           constexpr int kItem = sizeof(Out);

@@ -37,6 +37,7 @@ double append_stretched(const Axis& a, const int64_t* at, int64_t in, int32_t* s
   const double support = support_radius(a.filter) * stretch;
   // As vectors by type: loops over the lanes would be unrolled into scalars.
   typedef double Vector __attribute__((vector_size(sizeof(double) * lanes)));
+  // Of each lane: its first source element, its center in the source, its number of taps, and its largest weight.
   double firsts[lanes], centers[lanes], counts[lanes], largest_of[lanes];
   int32_t most = 0;
   for (int i = 0; i < lanes; ++i) {
@@ -76,6 +77,7 @@ double append_stretched(const Axis& a, const int64_t* at, int64_t in, int32_t* s
                     sum += kept;
                     std::memcpy(to, &kept, sizeof kept);
                   }
+                  // Lanes without taps have no sum to be divided by.
                   sum = sum == 0.0 ? sum + 1.0 : sum;
                   to = w;
                   for (int32_t k = 0; k < most; ++k, to += lanes) {
@@ -211,6 +213,7 @@ void AxisTable::build_by_torch_rule() {
   weight16.assign(axis.out * stride, 0);
   fine16.assign(pillow ? axis.out * stride : 0, 0);
   weight14.clear();
+  // From [group of lanes][tap][lane] to rows of `stride` weights for each element.
   const double* next = all.data();
   const auto unit = static_cast<double>(1 << precision);
   for (int64_t i = 0; i < axis.out; i += lanes) {

@@ -25,6 +25,8 @@ using resample_gpu::kThreads;
 
 // Turns lines of `in_extent` runs of `inner` elements into lines of `out_extent` runs. Output line o is computed from input line (o / group) *
 // group_in + o % group.
+// A row of the table of a launch. Of output element x along the axis, `start[x]` is the first input element, `count[x]` the number of taps, and
+// its weights begin at x * stride: `weight` for floats, `whole_weight` for bytes, in units of 2^-precision.
 struct Pass {
   const void* in;
   void* out;
@@ -68,6 +70,7 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const __grid_constant__ 
 }
 
 // The tables of an axis in one device buffer; pointers into it are offsets until it is uploaded.
+// `numbers` has the starts of an axis and then its counts; weights and whole weights are indexed alike.
 struct Tables {
   std::vector<int32_t> numbers;
   std::vector<float> weights;
@@ -149,6 +152,7 @@ int64_t choose_tile(FloatSample& s, const FloatTable& vertical) {
 }
 
 // Images whose sums are floats; returns the jobs that no tile holds.
+// A job goes to the tiles if its height and width are resampled and the rows of a tile follow each other; the passes below take all others.
 std::vector<ResampleJob> launch_float_tiles(const char* op, const std::vector<ResampleJob>& jobs) {
   using resample_gpu::float_kernel;
   const DType in = jobs[0].in_type, out = jobs[0].out_type;
@@ -210,6 +214,7 @@ std::vector<ResampleJob> launch_float_tiles(const char* op, const std::vector<Re
 std::vector<size_t> launch_byte_tiles(const char* op, const std::vector<ResampleJob>& jobs, const resample_gpu::Normalization* normalizations,
                                       DType type) {
   constexpr int kMaxChannels = 4, kKinds = 2 * kMaxChannels;  // by the channels, with one part of the weights or two
+  // The samples of one kernel, and the shared memory that the largest of their tiles needs.
   struct Kind {
     std::vector<ByteSample> samples;
     int64_t bytes = 0;
@@ -289,6 +294,7 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& all_jo
   // Bytes stay bytes between the passes, because both rules round there. Everything else becomes float.
   const DType between = all_copy || bytes ? in : DType::float32;
   Tables tables;
+  // A round waits for the one before by the order of the stream; its passes, of all samples, are independent of each other.
   std::vector<Planned> rounds[3];  // usually width, height, depth
   int64_t memory = 0;
   Placed placed[3];

@@ -56,6 +56,8 @@ template <int C, bool fine>
 __attribute__((target("avx2"))) void color_rows(const Rows& p, const AxisTable& h) {
   // x zeroes a byte: together with the byte before it, it forms a 16-bit number.
   constexpr char x = -1;
+  // By channels, three or four: where the bytes of neighbors 0 and 1 go, and those of 2 and 3. Each pair of one channel lies side by side, for
+  // madd.
   alignas(16) static constexpr char kFirst[2][16] = {{0, x, 3, x, 1, x, 4, x, 2, x, 5, x, x, x, x, x},
                                                      {0, x, 4, x, 1, x, 5, x, 2, x, 6, x, 3, x, 7, x}};
   alignas(16) static constexpr char kSecond[2][16] = {{6, x, 9, x, 7, x, 10, x, 8, x, 11, x, x, x, x, x},
@@ -275,6 +277,8 @@ __attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t
 }
 
 // The weights of an output row as sums of signed bytes, times 1, 256 and 65,536, each four of which one multiply-add takes.
+// vpdpbusd multiplies unsigned bytes by signed ones, so a weight of up to 24 bits is written in the base 256 with digits from -128 to 127, and
+// each digit has a sum of its own.
 struct ByteWeights {
   std::vector<int32_t> quads[3];
   int parts = 2;  // 16-bit weights above 32,639 need three bytes, and Pillow's do
@@ -290,6 +294,7 @@ struct ByteWeights {
       if (v.fine()) rest = _mm256_add_epi32(_mm256_slli_epi32(rest, kFineBits), load(v.fine16));
       for (std::vector<int32_t>& part : quads) {
         if (&part == &quads[2] && _mm256_test_epi32_mask(rest, rest) != 0) parts = 3;
+        // The lowest digit, with its sign; what is left is a multiple of 256.
         const __m256i low = _mm256_srai_epi32(_mm256_slli_epi32(rest, 24), 24);
         _mm_storel_epi64(reinterpret_cast<__m128i*>(part.data() + k / 4), _mm256_cvtepi32_epi8(low));
         rest = _mm256_srai_epi32(_mm256_sub_epi32(rest, low), 8);

@@ -126,6 +126,7 @@ __global__ void __launch_bounds__(kThreads, 3)
     for (int w = static_cast<int>(blockIdx.x * kWarps + threadIdx.x / 32); w < shape.work; w += static_cast<int>(gridDim.x * kWarps)) {
       const uint32_t row = static_cast<uint32_t>(w) / static_cast<uint32_t>(shape.segments);
       const int start = static_cast<int>(w - row * shape.segments) * kSegment, stop = min(start + kSegment, shape.row_bytes);
+      // The position of the row along each leading axis.
       uint32_t at[kMaxLeading] = {}, rest = row;
 #pragma unroll
       for (int d = kMaxLeading - 1; d >= 0; --d) {
@@ -242,6 +243,7 @@ bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
     if (!empty) used.push_back(&layer);
   }
   const auto every = [&](auto holds) { return std::all_of(used.begin(), used.end(), [&](const Layer* layer) { return holds(*layer); }); };
+  // `left`: the axes that have not joined the row; `inner`: the elements of those that have.
   int left = layers.ndim;
   int64_t inner = 1;
   const auto contiguous = [&](int d) {
@@ -268,6 +270,7 @@ bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
     shape.extent[leading.size()] = static_cast<uint32_t>(layers.extent[d]);
     leading.push_back(d);
   }
+  // A warp writes a segment; long rows have several, so that a batch of few rows keeps all warps busy.
   const int64_t segments = (row_bytes + kSegment - 1) / kSegment;
   const int64_t period = (layers.channel >= left ? layers.extent[layers.channel] : 1) * item;
   if (rows == 0 || row_bytes == 0) return true;
@@ -322,6 +325,7 @@ bool launch_bytes(const std::string& op, const std::vector<Layers>& stacks, DTyp
   return true;
 }
 
+// A sample for the general path: its own extents, and where its layers and fills begin in the tables of all samples.
 struct LayersTable {
   void* out;
   int ndim, channel;

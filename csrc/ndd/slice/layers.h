@@ -4,6 +4,8 @@
 //
 // The kernel supplies the layers of each sample. Boxes must lie inside the output, and their windows inside their inputs: the driver does not check
 // this.
+//
+// Take it where boxes overlap or leave a background; a single window is a Slice.
 #pragma once
 
 #include <algorithm>
@@ -35,6 +37,7 @@ struct Layer {
   }
 };
 
+// A sample. `layers` and `fills` live on the host; on the GPU the driver uploads those of the whole batch together.
 struct Layers {
   void* out = nullptr;
   int ndim = 0;

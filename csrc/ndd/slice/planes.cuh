@@ -16,6 +16,7 @@ namespace {
 __global__ void __launch_bounds__(kThreads, 4)
     planes_gpu(const __grid_constant__ TableRows<Place> places, int count, const __grid_constant__ TableRows<Plan> plans, uint32_t units,
                const __grid_constant__ TableRows<unsigned long long> fills) {
+  // A row of the stage has the aligned units that kPlaneBytes bytes at any address touch.
   constexpr int kUnits = (kPlaneBytes + 15 + 15) / 16, kPitch = 4 * (kUnits * 4 + 1), kLoads = kPlaneRows * kUnits / kLane;
   static_assert(kPlaneRows * kUnits % kLane == 0);
   __shared__ uint32_t stages[kWarps * kPlaneRows * kPitch / 4];
@@ -29,6 +30,7 @@ __global__ void __launch_bounds__(kThreads, 4)
     char* const out = tile.out;
     assume_global(low, high, source, out);
     const int64_t step = tile.in_step, row_out = tile.row_out;
+    // Bytes of an input run that lie in the window.
     const int span = (rows_end - rows_begin) * pixel;
     const auto keep = [&](int u, const uint4& value) {
       const int p = u / kUnits, v = u - p * kUnits;

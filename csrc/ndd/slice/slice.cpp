@@ -21,6 +21,8 @@ struct Axis {
   int64_t extent, in, out;  // strides in elements
 };
 
+// The elements of a slice that come from its input, with as few and as long axes as possible, the outermost first. `src` and `dst` point at the
+// first of them.
 struct Box {
   const char* src = nullptr;
   char* dst = nullptr;
@@ -104,9 +106,11 @@ bool transpose_box(const Box& box, int row, int64_t item, int64_t bytes) {
   return true;
 }
 
+// In bytes.
 constexpr int64_t kLongRow = 1 << 16;
 
 // `cached`: the output is in the caches. Non-temporal stores would evict it: pasting three float32 images takes 1.1 ms instead of 0.75.
+// In this order: transpositions, results that bypass the caches, mirrored rows, contiguous rows, repeated elements, and items with any strides.
 void copy_box(const Box& box, int64_t item, bool cached) {
   int row = box.ndim - 1;
   int64_t bytes = item;

@@ -23,6 +23,8 @@ namespace {
 constexpr int64_t kResidentBlocks = 4;  // of a multiprocessor
 
 // What happens to an element: it is moved, as an item of a given size, or normalized and converted.
+// A functor of rows_gpu has the element types, the row type of its table (`Row`), what it needs for each channel (`Values`), the fill, and the
+// function itself.
 template <class T>
 struct Move {
   using In = T;
@@ -223,6 +225,8 @@ struct Staged {
   }
 };
 
+// A warp takes a tile of rows of one slice: it reads their windows into its part of shared memory, and writes each row in the order of the
+// output.
 template <class F>
 __global__ void __launch_bounds__(kThreads, 4)
     rows_gpu(const __grid_constant__ TableRows<Place> places, int count, const __grid_constant__ TableRows<Plan> plans, uint32_t units,
@@ -426,6 +430,7 @@ void launch_general(const std::vector<Slice>& general, const std::vector<Channel
 void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DType out) {
   using namespace slice_gpu;
   constexpr size_t kMaxPeriod = 4;  // inputs of cat and stack
+  // By kernel: contiguous rows, normalized or converted elements, moved items by their size, and planes whose axes are exchanged.
   SliceWork copied, converted, moved[4], turned;
   std::vector<Slice> general, slices;
   std::vector<Channel> channels = batch.channels;

@@ -5,6 +5,9 @@
 // The kernel supplies make(i, batch), which appends the slices of sample i, and calls run_slices(). The driver guarantees that the input is read only
 // inside [begin, end) and the output written only inside its extent, for any alignment and any pair of types. Slices of different samples may run
 // concurrently, so their outputs must not overlap.
+//
+// Take it wherever elements only move: a new operator of this kind says where each axis begins, ends and steps, and has no loop of its own.
+// Several boxes on top of each other are layers.h; positions that depend on the data are ops/shape or the warp driver.
 #pragma once
 
 #include <algorithm>

@@ -26,6 +26,7 @@ struct Tile {
   int count, begin, end;           // in pixels; [begin, end) is inside the window
   int64_t in_step, out_step, pixel_in, pixel_out;
   int pixel, pixel_begin, pixel_end, item, run, row_bytes, channel_of_pixel, channel_of_row;
+  // Of `pixel`, for the element number of a write: 2^32 / pixel, rounded up.
   uint32_t inverse;
 
   // The number of pixels of a row inside the window, starting at `begin`.
@@ -34,6 +35,8 @@ struct Tile {
 
 __device__ inline int clamped(int64_t value, int low, int high) { return static_cast<int>(max(int64_t{low}, min(value, int64_t{high}))); }
 
+// The number of a unit has digits: the innermost is the tile along the row, the next one the group of rows, then the outer axes. They are taken
+// off by one division each, and every digit moves the addresses.
 __device__ inline void find_tile(const Plan& plan, const Place& place, Tile& tile, uint32_t unit) {
   uint32_t group = plan.tiles == 1 ? unit : unit / plan.tiles;
   const int64_t first = static_cast<int64_t>(unit - group * plan.tiles) * plan.tile;
@@ -144,6 +147,7 @@ __device__ inline bool all_readable(const Tile& tile, const char* first, int64_t
 
 // Bytes [shift, shift + 16) of the 32 bytes in `a` and `b`.
 __device__ inline uint4 shifted(const uint4& a, const uint4& b, int shift) {
+  // By selections in three steps, of two words, one word and bytes, because registers cannot be indexed.
   const bool skip_two = shift & 8, skip_one = shift & 4;
   const int bits = 8 * (shift & 3);
   const uint32_t v0 = skip_two ? a.z : a.x, v1 = skip_two ? a.w : a.y, v2 = skip_two ? b.x : a.z, v3 = skip_two ? b.y : a.w,

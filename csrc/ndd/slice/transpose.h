@@ -41,6 +41,7 @@ NDD_ALWAYS_INLINE inline void move_part(const Plane& p, int64_t r0, int64_t r1, 
 // 8; one tile ahead 2.3, 1.7 and 5.0; without prefetching 5.4, 3.2 and 5.5, and for 3 bytes 3.1 or more with any tile size.
 template <int bytes, int64_t n, class Block>
 NDD_ALWAYS_INLINE inline void for_blocks(const Plane& p, Block block) {
+  // A tile's columns are about a cache line of the input, and its rows one or two of the output.
   constexpr int64_t tile_rows = bytes < 6 ? 96 / bytes : 16, tile_cols = bytes == 3 ? 16 : 64 / bytes, ahead = 3;
   const int64_t across = (p.cols + tile_cols - 1) / tile_cols, tiles = (p.rows + tile_rows - 1) / tile_rows * across;
   // Prefetches from the last byte backwards, so that the line that holds a row's end is always included.
@@ -77,6 +78,7 @@ NDD_ALWAYS_INLINE inline Vector<T> high_halves(Vector<T> a, Vector<T> b, std::in
 }
 
 // A square block: every step is a perfect shuffle of all its elements.
+// After log2(n) rounds vector i has element i of each: a round moves one bit of the vector's number into the place within it.
 template <class T>
 NDD_ALWAYS_INLINE inline void turn(Vector<T> (&v)[kVector / sizeof(T)]) {
   constexpr int n = kVector / sizeof(T);

@@ -91,6 +91,7 @@ __device__ __forceinline__ void stage(uint8_t* tile, const int32_t* rows, int co
   const bool aligned = (reinterpret_cast<uintptr_t>(in) | static_cast<uintptr_t>(row_bytes)) % 16 == 0;
 #pragma unroll 1
   for (int task = static_cast<int>(threadIdx.x); task < count * L::kUnits; task += kThreads) {
+    // Unit 0 lies in front of the tile's first pixel: the window reaches to both sides.
     const int r = task / L::kUnits, unit = task - r * L::kUnits, pixel = max(x + (unit - 1) * kUnit, 0);
     uint32_t words[4 * kInner] = {};
     if (pixel < image.width) load_pixels<kInner>(in + rows[r] * row_bytes + pixel * kInner, aligned, in, end, words);

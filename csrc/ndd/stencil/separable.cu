@@ -42,6 +42,7 @@ __device__ void weighted_sums(float (&sum)[kPiece], const float* half, int radiu
 }
 
 // S is the staged type: uint8_t for uint8, converted when loaded from the tile, otherwise float.
+// The Filter of separable.cuh for convolutions: its staged rows are bytes or floats, and those between the passes floats.
 template <class S>
 struct Blur {
   using Staged = S;
@@ -103,6 +104,7 @@ __global__ void __launch_bounds__(256) far_pass_kernel(const __grid_constant__ T
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
     const Pass pass = passes[n];
     if (pass.elements == 0) continue;
+    // Elements as [outer][extent][stride]: a task is a piece of the extent at one place of the others.
     const int64_t pieces = (pass.extent + kPiece - 1) / kPiece, tasks = pass.elements / pass.extent * pieces;
     for (int64_t task = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; task < tasks; task += int64_t{gridDim.x} * blockDim.x) {
       // A task is 16 positions of one column of elements that lie `stride` apart.
@@ -167,6 +169,7 @@ class Weights {
 };
 
 // Convolves along the axes [first, last) of depth, height and width, with one launch per axis.
+// Takes what no tile holds: volumes, and windows that are too large for shared memory.
 void launch_passes(const char* op, const std::vector<SeparableImage>& images, int64_t first_axis, int64_t last_axis, DType in, DType out) {
   int64_t total = 0, most = 0;
   for (const SeparableImage& image : images) {

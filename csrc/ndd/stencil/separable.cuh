@@ -19,6 +19,7 @@
 
 namespace ndd::stencil {
 
+// A row of the table of a launch, one for each image, plane or frame. Sizes are in pixels, of `inner` interleaved elements each.
 struct TileImage {
   const void* in;
   void* out;

@@ -4,6 +4,10 @@
 // separable.cuh and windows.cuh filter, and byte_windows.cuh filters bytes with small windows, four at a time.
 //
 // Borders are resolved while rows or tiles are staged, so filters never read outside an image. All element types are supported, with any alignment.
+//
+// Which to take on CUDA: byte_windows.cuh for bytes and windows of a few fixed sizes, byte_blur.cuh for symmetric convolutions of bytes,
+// separable.cuh for filters that go along one axis after the other, windows.cuh for all others that fit in shared memory. Each has a function
+// that says whether it takes an image, and operators keep a kernel of an element a thread for the rest.
 #pragma once
 
 #include <cstdint>

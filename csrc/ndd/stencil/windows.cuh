@@ -15,6 +15,8 @@
 
 namespace ndd::stencil {
 
+// A row of the table of a launch. Sizes are in pixels, of `inner` interleaved elements each. Input and output may differ in size, because a
+// correlation may keep to windows inside the image.
 struct WindowImage {
   const void* in;
   void* out;

@@ -159,6 +159,7 @@ size_t rounded_up(size_t bytes) {
   constexpr size_t kMaxRounded = size_t{256} << 20;  // larger buffers may be most of the available memory
   if (!kKeeps || bytes > kMaxRounded) return bytes;
   size_t step = kSmallPage;
+  // At least four steps, and fewer than eight, fit in the size: it grows by a quarter at most.
   while (8 * step <= bytes) step *= 2;
   return (bytes + step - 1) / step * step;
 }
@@ -239,6 +240,7 @@ std::optional<Tensor> unfilled_output(const std::vector<int64_t>& shape, DType d
   for (const int64_t extent : shape) bytes *= extent;
   if (bytes < static_cast<int64_t>(kPooledHostMemory)) return unfilled_tensor(shape, dtype);
   const uint64_t wanted = uint64_t{1} << size_class(static_cast<size_t>(bytes));
+  // It must be pinned, which the ordinary path does, see pinned_host_memory().
   if ((pinned_sizes.load(std::memory_order_relaxed) & wanted) != 0) return std::nullopt;
   try {
     return pooled(shape, dtype);

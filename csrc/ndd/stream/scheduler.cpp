@@ -17,6 +17,7 @@ namespace ndd {
 namespace {
 
 // The chunks of `source` that chunk `j` of `reader` reads, as a half-open range.
+// A dependency is on the sample of the same number, on one given sample, or on all; after_it also waits for all, but passes on no failure.
 std::pair<int64_t, int64_t> chunks_read(const Operation& source, const Operation& reader, int64_t sample, int64_t j) {
   if (sample == Dependency::all_samples || sample == Dependency::after_it) return {0, source.chunks()};
   if (sample != Dependency::same_sample) return {sample / source.grain, sample / source.grain + 1};
@@ -94,6 +95,8 @@ Scheduler::Scheduler(Scheduler& parent, InChild)
   }
 }
 
+// Public functions take the lock by hold(). Those that make something ready return it by let_go(), which also decides whom to wake. All others are
+// called under it.
 bool Scheduler::ready(const std::vector<Dependency>& reads) {
   const Lock lock = hold();
   return std::all_of(reads.begin(), reads.end(),
@@ -108,6 +111,7 @@ void Scheduler::submit(const OperationPtr& operation) {
 
 void Scheduler::submit_later(const OperationPtr& operation) {
   Lock lock = hold();
+  // In the order of their calls, which is that of their times, too.
   later_.emplace_back(std::chrono::steady_clock::now() + kGrace, operation);
   fresh_ = true;
   let_go(lock, 1);
@@ -160,6 +164,7 @@ void Scheduler::connect(const OperationPtr& operation, std::vector<Dependency> r
   const Lock lock = hold();
   for (size_t k = 0; k < reads.size(); ++k) {
     Operation& source = *reads[k].operation;
+    // `computed` are the results whose formulas the new call has taken over: it reads the inputs of those calls in place of the results.
     const auto found = std::find(computed.begin(), computed.end(), source.result);
     const bool computes = found != computed.end();
     if (computes) {  // even if it has finished: its inputs are read again
@@ -178,6 +183,7 @@ void Scheduler::connect(const OperationPtr& operation, std::vector<Dependency> r
       operation->reads.push_back(reads[k]);
       continue;
     }
+    // A bit for each input that the call computes itself; the work looks it up.
     operation->fused_reads |= 1u << k;
     operation->reads.insert(operation->reads.end(), source.reads.begin(), source.reads.end());
   }
@@ -222,6 +228,7 @@ void Scheduler::enqueue(const OperationPtr& operation) {
   op.state = Operation::queued;
   op.unfinished = op.chunks();
   op.finished.assign(op.unfinished, 0);
+  // Of each chunk, how many chunks of its inputs are unfinished; at 0 it is ready.
   op.missing.assign(op.unfinished, 0);
   // No samples, no chunks: nothing would ever finish it.
   if (op.unfinished == 0) return complete(operation);
@@ -235,6 +242,7 @@ void Scheduler::enqueue(const OperationPtr& operation) {
     if (source.state == Operation::done) continue;
     bool waits = false;
     for (int64_t j = 0; j < op.chunks(); ++j) {
+      // Counted in chunks of the source: it may have another chunk size than its reader.
       const auto [begin, end] = chunks_read(source, op, d.sample, j);
       for (int64_t c = begin; c < end; ++c) op.missing[j] += !source.finished[c];
       waits = waits || op.missing[j] > 0;
@@ -309,6 +317,7 @@ bool Scheduler::run_some(Lock& lock, const Pool* waiting, uint64_t last) {
   if (pool == nullptr) return false;
   const auto [operation, chunk] = pool->take();  // the shared_ptr keeps the pool alive
   if (pool->ready_chunks == 0) active_.erase(std::find(active_.begin(), active_.end(), pool));
+  // Three ways to finish a chunk: its result is not wanted, an input has failed, or it runs with the chain after it.
   if (!operation->begun && operation->unwanted()) {
     finish(operation, chunk, nullptr);
   } else if (const Failure* failure = inherited_failure(*operation, chunk)) {
@@ -329,6 +338,7 @@ void Scheduler::run_links(Lock& lock, const Links& links, Pool& pool, int max_wo
   pool.max_running = std::max(pool.max_running, ++pool.running);
   let_go(lock, max_workers);
   std::exception_ptr error;
+  // The end of a link is the beginning of the next one: one look at the clock each.
   std::array<Time, Links::most + 1> times;
   int done = 0;
   // Restored below: a waiting caller may run chunks of other owners.
@@ -516,6 +526,7 @@ Scheduler& scheduler() {
     process_scheduler = new Scheduler(std::max(1u, std::thread::hardware_concurrency()));
     // A forked child has no worker threads. The parent therefore finishes everything queued before the fork, so that the child finds every result
     // complete.
+    // Before the fork, in the parent afterward, in the child afterward.
     pthread_atfork([] { held_for_fork = new std::unique_lock<std::mutex>(process_scheduler->drain()); },
                    [] {
                      delete held_for_fork;

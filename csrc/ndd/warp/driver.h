@@ -9,6 +9,9 @@
 //   void on_device(WarpItem<D, Map>* items, const std::vector<int64_t>& samples, const std::vector<int64_t>& frames) const;
 //
 // A map may return any point, also infinite or NaN: the samplers read only inside the source.
+//
+// Take it where the source of a pixel is any point. Axes that are only scaled are resampled (resample/), which has antialias; mirrored and
+// exchanged axes are slices (slice/).
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What all planes and types share for a block of points: where they read, and with which weights.
+//
+// A block of points is located once; each plane and channel then only loads and mixes.
 #pragma once
 
 #include <cstdint>

@@ -29,6 +29,7 @@ constexpr int staged_pitch(int pixel_bytes) { return (8 * pixel_bytes + 15) / 32
 // the number of pixels behind the last such multiple; pixels have `bytes` bytes, 1 or 3 times a power of two.
 NDD_HD int32_t power_of_two_in(int32_t bytes) { return (bytes & -bytes) < 16 ? bytes & -bytes : 16; }
 NDD_HD int32_t pixels_behind(uintptr_t address, int32_t bytes) {
+  // With p pixels of 3 units after the multiple, the address is 3 p units modulo 16 bytes.
   const int32_t unit = power_of_two_in(bytes), inverse = bytes == unit ? 1 : 11;  // 3 * 11 = 33, which is 1 modulo 16, 8, 4 and 2
   return static_cast<int32_t>(address % 16) / unit * inverse & (16 / unit - 1);
 }

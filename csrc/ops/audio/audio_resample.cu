@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two ways to the weights: for exact ratios from a table of one period, for all others interpolated between two phases of the filter.
 #include "ops/audio/audio_resample.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Three loops, by how signals lie: side by side in few or in many columns (map_few, map_wide), or as rows, which are transposed first.
 #include "ops/audio/bands.h"
 
 #include <algorithm>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Plans: the factors of the stages, twiddle factors and chirps. They depend on the length only and are shared by all threads; spectra.cpp
+// executes them.
 #include "ops/audio/fft.h"
 
 #include <algorithm>

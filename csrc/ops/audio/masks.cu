@@ -60,6 +60,7 @@ void mask_sample(const Samples& in, const Samples& out, int64_t i, int64_t axis,
 #ifdef __CUDACC__
 constexpr int kThreads = 256;
 
+// A sample. `extent` is that of the masked axis, `inner` the elements after it.
 struct Run {
   const void* in;
   void* out;

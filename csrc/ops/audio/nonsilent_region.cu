@@ -29,6 +29,8 @@ struct Silence {
 };
 
 // Sums of the windows that begin in each group of eight elements. Groups are summed first, so that an element costs four additions, in short chains.
+// Van Herk's decomposition, with groups of eight in place of elements: `middles[g]` is the sum of `span` groups from g on. The rest of the first
+// group and the beginning of the last one are added for each window.
 template <class T>
 class WindowSums {
  public:
@@ -164,6 +166,7 @@ void find_region(const Samples& in, int64_t i, const Silence& silence, int32_t* 
 constexpr int kThreads = 256, kOfLane = 8;  // neighbors that a lane adds before lanes exchange their sums
 
 // What the launches of a sample find one after the other.
+// `first` begins at the number of elements and `last` at -1, so that the first window found replaces both.
 struct Region {
   unsigned long long loudest;  // the bits of a double that is not negative: their order is its order
   long long first, last;
@@ -229,6 +232,7 @@ __global__ void __launch_bounds__(kThreads) sums_gpu(const __grid_constant__ Tab
 template <class F>
 __device__ __forceinline__ void for_windows(const Run& run, int64_t window, F f) {
   const int64_t windows = run.count - window + 1, stride = int64_t{gridDim.x} * kThreads;
+  // The window from k on is the rest of k's block and the next block up to element k + window - 1.
   const double *const ahead = run.sums, *const behind = run.sums + run.count + window - 1;
   int64_t k = int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (run.count == 0 || k >= windows) return;

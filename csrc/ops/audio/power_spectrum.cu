@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The kernels are those of spectra.cuh; here is only where signals begin and how far their elements are apart.
 #include "ops/audio/power_spectrum.h"
 
 #include <map>

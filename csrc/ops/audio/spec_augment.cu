@@ -81,12 +81,14 @@ NDD_HD Taps<W> taps_of(const Warp& warp, int64_t frame) {
 }
 
 // Everything that is drawn for a sample.
+// `bands` hide features and `spans` frames; only the frames that are used are warped, averaged and masked.
 struct Draws {
   Warp warp;
   bool is_changed;
   Masks bands, spans;
 };
 
+// Sums of a row, added in a fixed order at its end.
 constexpr int kLanes = 16;
 // Elements whose lanes are added in their own type, and then in doubles.
 constexpr int64_t kPart = 1024;
@@ -168,6 +170,7 @@ constexpr int kThreads = 256;
 // Frames of a tile, a constant: the order of the sum, and with it its last bits, does not depend on the batch.
 constexpr int kFrames = 32;
 
+// A sample. `draws` are made on the host, from the same words as on the CPU, so that both devices mask the same elements.
 struct Run {
   const void* in;
   void* out;

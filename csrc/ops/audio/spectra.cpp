@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Signals are loaded into lanes, transformed together, and their powers stored in the order of the output. All buffers belong to a thread and
+// are used again for the next group of lanes.
 #include "ops/audio/spectra.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The kernels are those of spectra.cuh; here is only how window w reads its signal, reflected or zero beyond the ends.
 #include "ops/audio/spectrogram.h"
 
 #include "ops/audio/spectra.cuh"

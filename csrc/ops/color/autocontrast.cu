@@ -117,6 +117,8 @@ void stretch_plane(const float* in, int64_t count, float white, float* out) {
 
 namespace {
 
+// Any type, by rows of floats: the first pass finds the extremes, the second converts the same rows again, because keeping them
+// would take the memory of an image of floats.
 void stretch_rows(const char* in, DType dtype, int64_t pixels, int64_t channels, char* out) {
   if (dtype == DType::float32 && channels == 1)
     return stretch_plane(reinterpret_cast<const float*>(in), pixels, value_range(dtype), reinterpret_cast<float*>(out));
@@ -220,6 +222,7 @@ struct Nothing {};
 using ByteRun = pixels::PixelRun<Nothing>;
 
 // The extremes of kChannels interleaved channels.
+// A functor of pixels.cuh without output: `out` has the one word that an array needs. The references lead to registers of the thread.
 template <int kChannels>
 struct ByteExtremes {
   uint32_t (*least)[kChannels], (*largest)[kChannels];

@@ -22,12 +22,15 @@ using namespace byte_steps;
 using namespace level_runs;
 
 // A step on a frame, or on a plane of it.
+// A row of the table of a turn. `in` and `out` are those of the frame or plane; the steps of an image alternate between its output and the
+// scratch memory.
 struct Run : LevelRun {
   int64_t height, width;
   bool planar;  // of three channels, which the step mixes
   Step step;
   ColorMatrix matrix;
   FixedMatrix fixed;
+  // Histograms have kLevels numbers of 32 bits and lie one after the other, in the order of the runs that need them.
   int64_t counts;  // the first of its histograms
 
   __device__ int64_t element(int64_t pixel, int channel) const { return planar ? channel * pixels + pixel : pixel * channels + channel; }
@@ -97,6 +100,7 @@ __device__ void make_stretching_table(const uint32_t* counts, uint8_t* table) {
 }
 
 // Fills the tables of a run and returns how many there are: one, or one for each channel. All threads of a block call it.
+// Every block of an image makes the tables for itself, which saves a launch that would store them.
 __device__ int make_tables(const Run& run, const uint32_t* counts, uint8_t* tables, float* means) {
   const Kind kind = run.step.kind;
   const int warp = static_cast<int>(threadIdx.x) / 32, channels = static_cast<int>(run.channels);
@@ -109,6 +113,7 @@ __device__ int make_tables(const Run& run, const uint32_t* counts, uint8_t* tabl
   }
   float mean = 0.0f;
   if (kind == Kind::contrast || kind == Kind::scale_contrast) {
+    // One histogram of gray levels, or one for each channel whose means are weighted afterward.
     const int histograms = kind == Kind::contrast ? 1 : channels;
     for (int c = warp; c < histograms; c += kThreads / 32) {
       const auto sum = static_cast<double>(add_levels(counts + c * kLevels));
@@ -203,6 +208,8 @@ __global__ void __launch_bounds__(kThreads) apply_gpu(const Run* runs, int64_t c
 }
 
 // The steps of a turn: those that depend on histograms, the others, and the warps.
+// Steps of different images never depend on each other, and those of one image follow in turns, so that the order of launches on the stream is
+// all the synchronization there is.
 struct Turn {
   std::vector<Run> counted, others;
   std::vector<WarpItem<2, AffineMap<2>>> warps;

@@ -20,6 +20,7 @@ constexpr double kNanosecondsPerElement = 1.5;
 // border come from a reflected copy of the row.
 std::vector<uint8_t> tables_of(const Tiling& t, const uint8_t* image) {
   std::vector<uint8_t> tables(t.tiles() * kLevels);
+  // Tiles are equally large, so that the last ones may go beyond the image, which is reflected there.
   const int64_t outside = std::max<int64_t>(0, t.tiles_x * t.tile_width - t.width);
   std::vector<uint8_t> reflection(outside);
   for (int64_t ty = 0; ty < t.tiles_y; ++ty) {

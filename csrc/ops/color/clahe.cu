@@ -14,6 +14,7 @@ namespace {
 constexpr int kThreads = 256;
 
 // One channel, whose pixels lie `step` bytes apart.
+// `src` may be `dst`: every table is made before the first pixel is blended.
 struct Image {
   const uint8_t* src;
   uint8_t* dst;
@@ -34,6 +35,7 @@ __device__ uint32_t sum_of_warp(uint32_t value) {
 }
 
 // make_clipped_table() by a warp, whose lanes have eight levels each: 5 steps of a sum and a scan instead of 256 of one thread for which the others wait.
+// Counts above the limit are cut off and spread evenly over all levels; the table is the cumulative sum, scaled to 255.
 __device__ void make_clipped_table_by_warp(const uint32_t* counts, uint32_t limit, int64_t area, uint8_t* table) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   uint32_t own[8], above = 0;
@@ -220,6 +222,8 @@ __global__ void __launch_bounds__(kThreads) blend_gpu(const Image* images, int64
       const uint8_t* const own = tables + image.first * kLevels;
       uint8_t* const dst = image.dst;
       assume_global(dst);
+      // Cell (down, right) lies between the centers of tiles down - 1 and down, right - 1 and right. At the border of the image the only tile
+      // takes both places.
       const int64_t rows[2] = {max(down - 1, 0), min(int64_t{down}, t.tiles_y - 1)},
                     columns[2] = {max(right - 1, 0), min(int64_t{right}, t.tiles_x - 1)};
       __syncthreads();  // the previous rectangle is finished

@@ -93,6 +93,8 @@ void blend_floats(const float* in, int64_t count, const Step& step_argument, flo
 
 template <bool whole>
 void jitter(const ColorImage& image, const Steps& steps, const Levels& levels, DType dtype, const void* in, void* out) {
+  // Two passes where there is a contrast: the first one adds up gray values after the steps before it, the second one applies the rest with the
+  // mean.
   const ColorRows rows(dtype);
   ColorTile tile;
   if (image.channels == 1)

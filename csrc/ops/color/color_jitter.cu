@@ -20,6 +20,7 @@ using namespace color_jitter;
 
 constexpr int kThreads = 256, kParts = 32;  // blocks that add up the gray values of an image
 
+// An image or a frame. `steps` are in the order in which they apply, with the factors of this image.
 struct Run {
   const void* in;
   void* out;
@@ -75,6 +76,7 @@ __global__ void __launch_bounds__(kThreads)
     if (run.steps.contrast < run.steps.count)
       // In the order of the parts, so that the mean is the same in every thread and in every run.
       for (int part = 0; part < kParts; ++part) sum += parts[k * kParts + part];
+    // An image without pixels has no mean, and none of the loops below runs for it.
     const auto mean = static_cast<float>(sum / static_cast<double>(run.image.pixels > 0 ? run.image.pixels : 1));
     for (int64_t p = int64_t{blockIdx.x} * kThreads + threadIdx.x; p < run.image.pixels; p += int64_t{gridDim.x} * kThreads) {
       float color[3];
@@ -110,6 +112,7 @@ struct ByteSteps {
     for (int e = 0; e < 12; ++e) color[e / 3][e % 3] = static_cast<float>(pixels::byte_of(in[e / 4], e % 4));
 #pragma unroll 1
     for (int k = begin; k < end; ++k) {
+      // With a kind that the compiler knows, apply() becomes straight code for each of the four branches.
       Step known = step[k];
       // The kind is the same for all pixels: one branch for the four of them.
       const auto apply_kind = [&](int32_t kind) {

@@ -14,6 +14,8 @@
 namespace ndd::debayer {
 
 // Two shorts in a register, neither of which is ever negative: sums of both are sums of the whole.
+// A sum or difference of two Pairs is one instruction for both pixels, because no half borrows from or carries into the other: all sums here
+// stay below 2^16.
 struct Pair {
   uint32_t bits = 0;
 
@@ -43,6 +45,8 @@ constexpr int kThreads = 256;
 
 // bilinear_pixel() of four bytes at a time. The pixels at the border copy their neighbors, as in OpenCV. Predicted: 30 instructions for each pixel, and 0.5 of
 // the copy bandwidth.
+// A functor of byte_windows.cuh. The word of four pixels becomes two Pairs, of the even and of the odd ones; `color` computes one Pair, whose
+// pixels are all green or all not.
 struct PairedMeans {
   static constexpr int kRows = 3, kColumns = 3, kWeights = 0, kOutputs = 8, kScale = 3;
   static constexpr int kResident = 4;  // up to 64 registers
@@ -103,6 +107,8 @@ struct PairedMeans {
       add(o + 2);
       const int row = y + o;
       if (row > 0 && row < height - 1) {  // the last row, which is odd, copies the one before it, and the first row follows the second one
+        // `own` is the color of the row's colored pixels: blue in rows with blue, red in the others. `even_is_green`: the pixels 0 and 2 of the
+        // word.
         const bool blue_row = (row & 1) == parity >> 1, even_is_green = ((parity & 1) == 0) != blue_row;
         const Colors e = even_is_green ? color<true>(window, 0) : color<false>(window, 0);
         const Colors d = even_is_green ? color<false>(window, 1) : color<true>(window, 1);
@@ -135,6 +141,7 @@ struct PairedGradients {
   // The pixels are those of even places, or of odd ones: a choice for each value, because four copies of the code would be 40 KB more.
   template <bool green>
   static __device__ __forceinline__ void color(const Pair (&window)[5][6], bool is_odd, bool blue_row, uint32_t (&rgb)[2][3]) {
+    // The 5 x 5 pixels around each of the two: a Pair holds every other byte, so that neighbors along x are in the next Pair.
     Pair own[5][5];
 #pragma unroll
     for (int dy = 0; dy < 5; ++dy)
@@ -199,6 +206,7 @@ struct PairedGradients {
   }
 };
 
+// A mosaic for color_gpu. `blue_y` and `blue_x` are 0 or 1: the parity of the rows and columns with blue pixels.
 struct Image {
   const void* src;
   void* dst;
@@ -269,6 +277,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) color_gpu(const Image* images, int64_t count) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Image image = images[k];
+    // A warp takes 32 columns of 16 rows, so that its loads of a row are neighbors.
     const int64_t groups = (image.width + 31) / 32, tasks = groups * ((image.height + kRows - 1) / kRows);
     for (int64_t task = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32; task < tasks; task += int64_t{gridDim.x} * (kThreads / 32)) {
       const int64_t x = task % groups * 32 + threadIdx.x % 32, top = task / groups * kRows, bottom = min(top + kRows, image.height);

@@ -72,6 +72,7 @@ struct Lanes {
   }
 };
 
+// f gets the eight numbers of a column of the lanes, and the lane.
 template <class F>
 NDD_ALWAYS_INLINE inline void every_lane(Rows& rows, F f) {
   for (int64_t x = 0; x < kLanes; ++x) {
@@ -181,10 +182,12 @@ class Bands {
       : height_(height), width_(width), half_(chroma_extent(width)), stride_(up_to(width, kLanes)), half_stride_(up_to(half_, kLanes)),
         rows_(stride_ * 20 + half_stride_ * 16), levels_(stride_ * 22 + half_stride_ * 18) {
     int16_t* next = rows_.data();
+    // Of a band: 16 rows of luma, rows of chroma at full resolution, and 8 rows of each chroma at half of it.
     luma_ = next, next += 16 * stride_;
     for (int16_t*& row : full_) row = next, next += stride_;
     for (int16_t*& plane : chroma_) plane = next, next += 8 * half_stride_;
     uint8_t* level = levels_.data();
+    // The same after the transforms, with the last row of the band above in front; then three rows of colors.
     luma_out_ = level, level += 17 * stride_;
     for (uint8_t*& plane : chroma_out_) plane = level, level += 9 * half_stride_;
     for (uint8_t*& row : finished_) row = level, level += stride_;

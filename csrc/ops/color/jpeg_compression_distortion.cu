@@ -21,6 +21,7 @@ constexpr int kMaxRounds = 8;  // of four squares: the reciprocals of the steps 
 // So that bytes of a row, squares and tasks are numbers of 31 bits. A JPEG has at most 65535 pixels along an axis.
 constexpr int64_t kMaxExtent = 1 << 29, kMaxSquares = 1 << 28;
 
+// A frame. The planes of all frames lie in one buffer; those of chroma have half the height and width.
 struct Image {
   const uint8_t* src;
   uint8_t *dst, *luma, *chroma[2];  // planes whose extents are multiples of 16 and 8
@@ -63,6 +64,7 @@ __device__ __forceinline__ void read_quad(const uint8_t* src, int height, int wi
 }
 
 __global__ void __launch_bounds__(kTransformThreads) distort_gpu(const Image* images, int64_t count) {
+  // The blocks of a square one after the other: four of luma, row by row, then blue and red chroma.
   __shared__ Block blocks[kBlocks];
   __shared__ int rows[kSquares], columns[kSquares];  // of the squares
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 8, part = thread / 8 % 6;
@@ -75,6 +77,7 @@ __global__ void __launch_bounds__(kTransformThreads) distort_gpu(const Image* im
     uint8_t* const plane =
         part < 4 ? image.luma + int64_t{part / 2 * 8 + lane} * pitch + part % 2 * 8 : image.chroma[part - 4] + int64_t{lane} * pitch;
     assume_global(src, plane);
+    // Of the thread's column of coefficients, since it quantizes where it holds a column.
     int32_t steps[8];
     float inverse_steps[8];
 #pragma unroll
@@ -148,6 +151,8 @@ __device__ __forceinline__ void color_pixels(uint32_t bright, const ChromaRow& n
   int32_t chroma[2][kColumns];
 #pragma unroll
   for (int p = 0; p < 2; ++p) {
+    // Upsampling by triangles, as libjpeg does: 3/4 of the nearer row and 1/4 of the farther one, and the same along the row in
+    // upsample_chroma().
     int32_t sums[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) sums[j] = 3 * near.plane[p][j] + far.plane[p][j];

@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) map_by_tables(runs[k], tables + k * columns, shared);
 }
 
+// Tables come from the host and are uploaded together; a run is a sample.
 void map_levels_gpu(const Samples& in, const Tensor& tables, const Samples& out) {
   const int64_t columns = tables.size(1);
   std::vector<LevelRun> runs;

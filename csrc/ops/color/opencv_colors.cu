@@ -20,6 +20,7 @@ constexpr int kResident = 3;  // blocks of a multiprocessor: 80 registers for a 
 
 using Run = pixels::PixelRun<Steps>;
 
+// A table for each step that treats channels alone.
 using Tables = uint8_t[kMaxSteps][kLevels];
 
 // The tables of steps that map levels, by all threads of the block, which may still be reading the ones before.

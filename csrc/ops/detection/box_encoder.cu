@@ -28,6 +28,7 @@ struct EncoderSample {
 };
 
 // Left, top, right, bottom and area of all anchors, one behind the other.
+// Side k of anchor a is number k * count + a, so that loops over anchors read neighbors.
 struct Anchors {
   const float* data;
   int64_t count;
@@ -124,6 +125,7 @@ __global__ void __launch_bounds__(kThreads)
         const float area = box_area(box);
         // The anchor that the box has claimed in the first pass.
         const int64_t wanted = pass == 0 ? -1 : static_cast<int64_t>(sample.scratch[b] & 0xFFFFFFFFu) - 1;
+        // Of this thread's anchors; 0 where none overlaps, because keys count anchors from 1.
         uint64_t key = 0;
         for (int k = 0; k < kPerThread; ++k) {
           const int64_t a = first + k * kThreads + threadIdx.x;
@@ -187,6 +189,7 @@ void box_encoder(const Tensor& boxes, const MaybeTensor& boxes_shapes, const Ten
 #ifdef __CUDACC__
   if (boxes.is_cuda()) {
     if (all.count == 0 || in.size() == 0) return;
+    // A key of 8 bytes for each box; a buffer must not be empty.
     const CudaBuffer scratch(std::max<int64_t>(8, boxes.numel() / 4 * 8));
     std::vector<EncoderSample> samples;
     for (int64_t i = 0; i < in.size(); ++i) {

@@ -31,6 +31,7 @@ NDD_HD void store(T value, void* data, DType dtype, int64_t i) {
 }
 
 // The points of a sample or of a frame, in double where float32 would not hold them.
+// `rows` coordinates come out and `columns` go in; points are dense.
 struct PointsRun {
   const void* in;
   void* out;
@@ -97,6 +98,7 @@ __global__ void run_points_gpu(const __grid_constant__ TableRows<PointsRun> runs
 #endif
 
 // The linear part and the shift, from one argument or from two. Each may have values for a number of frames.
+// The arguments are MT, or M and T: a matrix of `rows` x (`columns` + 1), or its parts. Missing ones are the identity and no shift.
 class Matrices {
  public:
   Matrices(const MaybeTensor& m, const MaybeTensor& mt, const MaybeTensor& t, int64_t m_frames, int64_t mt_frames, int64_t t_frames)
@@ -151,6 +153,7 @@ void transform(const Samples& in, const Samples& out, const Matrices& matrices, 
   // Without frames in the input the output may have some: all of one sample's points for each.
   const bool repeated = out.ndim() > in.ndim();
   const auto visit = [=](int64_t i, auto each) {
+    // One run for each frame, because each has a matrix of its own; without frames one for the sample.
     const int64_t count = frames ? out.shape(i)[0] : 1, rows = out.shape(i)[out.ndim() - 1], columns = in.shape(i)[in.ndim() - 1];
     const int64_t points = columns > 0 && count > 0 ? in.volume(i) / columns / (repeated ? 1 : count) : 0;
     for (int64_t f = 0; f < count && points > 0; ++f) {

@@ -65,6 +65,7 @@ struct BoxLayout {
   }
 };
 
+// The arguments of a call, the same for all samples.
 struct CropRule {
   std::vector<double> thresholds, scaling, aspect;  // the aspect ratios: least and largest of x / y, x / z, y / z
   int64_t attempts, total_attempts;
@@ -88,6 +89,7 @@ class Search {
   enum Result { whole, valid, best, none };
 
   Result run(Crop& crop) {
+    // No crop is one more option beside the thresholds; a window of a given size cannot be the whole image.
     const int64_t options = static_cast<int64_t>(rule_.thresholds.size()) + (rule_.allow_no_crop && wanted_ == nullptr);
     const int64_t limit = rule_.total_attempts > 0 ? rule_.total_attempts : std::max(kMaxAttempts, rule_.attempts);
     double highest = -1.0;
@@ -165,6 +167,7 @@ class Search {
 
   // Random extents almost never match a single allowed ratio, so then the longest side is kept and the others follow from it.
   bool with_aspect(double (&extents)[kMaxDims]) const {
+    // Pair 0 is x / y, pair 1 x / z, pair 2 y / z.
     const auto low = [&](int k) { return rule_.aspect[2 * k]; };
     const auto high = [&](int k) { return rule_.aspect[2 * k + 1]; };
     const int pairs = dims_ == 2 ? 1 : 3;

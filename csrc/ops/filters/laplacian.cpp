@@ -42,6 +42,7 @@ void filter_plane(const Grid& grid, const std::vector<laplacian::Partial>& parti
     }
     return pairs;
   };
+  // Shifting the operands makes a convolution along the width a weighted sum of rows, like one along the height.
   const Pairs smoothed = shifted(smooth_x), derived = shifted(derive_x);
   Taps<float> both = derive_y;  // of the smoothed rows, then of the derived ones
   both.weight.insert(both.weight.end(), smooth_y.weight.begin(), smooth_y.weight.end());

@@ -19,6 +19,8 @@ using namespace median_blur;
 
 // The median of keys. Networks sort windows of 3x3 and 5x5 in registers, first along the rows of the window, which outputs below each other share. Of any
 // other window the bits of the median are found from the highest on, by counting how many of its elements are not below.
+// Three kernels, in the order in which they are tried: ByteMedian3 and ByteMedian5 for squares of bytes, four outputs in a word; this one for
+// any type and window that fits in a tile of shared memory; median_kernel for what is left.
 template <class K>
 struct Median {
   using Staged = K;
@@ -99,6 +101,8 @@ struct Median {
   }
 
   // A value is loaded once for 16 outputs and each bit.
+  // All windows of a thread are searched together, from the highest bit of the key on: a bit of the median is set if at most half of the
+  // elements are below the number with that bit.
   __device__ void outputs_of_any(const K* from, int pitch, int inner, int down, int along, K* element, int64_t row, int count) const {
     const int most = down * along / 2;  // that may be below the median
     Wide tried[kPiece];  // the bits found so far and the one in question
@@ -238,6 +242,8 @@ struct ByteMedian5 {
   }
 
   // The 6th of a and b, both in order: the largest of the i smallest of a and of the 6 - i smallest of b, for the best i.
+  // Two lists in order share the work: taking i of one and 6 - i of the other, the larger of the two ends bounds the 6th from above, and for the
+  // best i it is the 6th.
   static __device__ __forceinline__ Lanes sixth(const Lanes* a, const Lanes (&b)[5]) {
     const Lanes low = smallest(a[5], larger(a[4], b[0]), larger(a[3], b[1]));
     return smaller(low, smallest(larger(a[2], b[2]), larger(a[1], b[3]), larger(a[0], b[4])));
@@ -252,6 +258,7 @@ struct ByteMedian5 {
     merge<5, 5, 1>(second, half.third, half.pair);
   }
 
+  // Outputs o and o + 1 share the rows o + 1 to o + 4, whose merged core has 20 elements; the first adds row o, the second row o + 5.
   static __device__ __forceinline__ void step(Half& half, const uint32_t (&fifth)[5], const uint32_t (&sixth_row)[5], bool odd, Lanes (&medians)[2]) {
     Lanes row[5], pair[10], core[20];
     sorted_row(fifth, odd, row);
@@ -323,6 +330,7 @@ __global__ void __launch_bounds__(256) median_kernel(const __grid_constant__ Tab
         const int64_t row = border_index(Border::clamp, y + dy, grid.height), column = border_index(Border::clamp, x + dx, grid.width);
         return load_key<K>(image.in, dtype, row * grid.row() + column * grid.inner + channel, static_cast<K>(~K{}));
       };
+      // From the highest bit on, as in outputs_of_any(): a bit stays if enough elements are at least as large.
       K found{};
       for (K bit = static_cast<K>(K{1} << (8 * sizeof(K) - 1)); bit != 0; bit = static_cast<K>(bit >> 1)) {
         const K tried = found | bit;
@@ -343,6 +351,7 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
   const Arguments arguments{AxisArgs<int64_t>("experimental.median_blur", window_size), {first_spatial, 2}};
   std::vector<Image> images;  // those that fit in no tile
   std::vector<stencil::WindowImage> tiled;
+  // Every image goes to the fastest kernel that has its window; each list is one launch.
   std::vector<stencil::ByteImages> squares[2];  // of 3 x 3 and of 5 x 5
   for (int64_t i = 0; i < in.size(); ++i) {
     const Grid grid = arguments.axes.grid(in, i);

@@ -16,6 +16,7 @@
 namespace ndd {
 namespace {
 
+// For the fallback and for squares of bytes; tiles have a table of their own (stencil::TileImage).
 struct Image {
   const void* in;
   void* out;
@@ -125,6 +126,7 @@ __global__ void __launch_bounds__(256)
     const Grid& grid = image.grid;
     for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < grid.volume(); e += int64_t{gridDim.x} * blockDim.x) {
       const int64_t channel = e % grid.inner, x = e / grid.inner % grid.width - image.width.before, y = e / grid.row() - image.height.before;
+      // The keys are not flipped here: whether the larger or the smaller one wins is a comparison of two flags.
       K best = worst;
       for (int32_t dy = 0; dy < image.height.size; ++dy) {
         const int64_t row = border_index(border, y + dy, grid.height);

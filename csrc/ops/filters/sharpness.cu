@@ -87,6 +87,7 @@ void run_cpu(const Run& run, DType dtype) {
 #ifdef __CUDACC__
 constexpr int kThreads = 256;
 
+// A thread for each element. Neighbors share most of the nine reads, which come from the first-level cache.
 __global__ void __launch_bounds__(kThreads) run_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, bool whole) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];

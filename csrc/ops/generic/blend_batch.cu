@@ -20,6 +20,7 @@ constexpr int kBytes = 16;
 template <class In>
 constexpr int kElements = kBytes / (sizeof(In) < 2 ? 1 : 2);
 
+// A sample: out = weight * first + rest * second.
 struct Blend {
   const void *first, *second;
   void* out;

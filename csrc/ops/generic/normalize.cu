@@ -17,6 +17,7 @@ constexpr int kThreads = tiles::kThreads;
 // How the elements of a sample find their outputs. other: more than one dimension is kept, or 2^31 elements; the slow path, with divisions of 64 bits.
 enum class Order : int32_t { one_output, planes, other };
 
+// A sample. With batch=True all samples have the same outputs, whose statistics are merged by pool() or pool_moments().
 struct Run {
   Reduction shape;
   const void* in;
@@ -40,6 +41,7 @@ void find_order(Run& run) {
   run.order = Order::planes;
 }
 
+// out = (in - mean) * factor * scale + shift, with factor = 1 / sqrt(variance + epsilon).
 struct Scaling {
   double epsilon, scale;
   bool is_stddev, squares;  // squares: the sum of squared distances takes the place of the variance
@@ -176,6 +178,7 @@ void normalize_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
     if (batch) pool<<<batch_grid(max_outputs, kThreads, 1), kThreads, 0, stream>>>(to, max_outputs, samples, divisor);
   };
   const KernelTable<Run> table(runs);
+  // Which launches follow: moments of both together, or a sum for each statistic that is not given; then make_factors() and apply().
   const bool both = !job.mean && !job.stddev;  // in one pass over the input
   if (both) {
     reduce::launch_gpu("normalize", samples_of(means, Finish::sum, nullptr), reduce::GpuMoments{outputs}, types);

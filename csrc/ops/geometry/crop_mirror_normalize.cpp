@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// crop_mirror_normalize: one Slice per sample says where it begins, that the width is mirrored, how axes are permuted, and what happens to each
+// channel. out = (in - mean) * scale / std + shift.
 #include "ndd/kernel.h"
 #include "ndd/slice/slice.h"
 #include "ops/geometry/window.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// erase: rectangles of an image are filled. A stack of layers: the whole image below, and above it a filled box for each region.
 #include "ndd/args.h"
 #include "ndd/kernel.h"
 #include "ndd/slice/layers.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// flip: a slice of the whole sample, or of each frame if frames have arguments of their own, with the mirrored axes.
 #include "ndd/args.h"
 #include "ndd/kernel.h"
 #include "ndd/slice/slice.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// multi_paste: regions of one or several inputs are pasted onto a black output, later ones over earlier ones. Videos are stacks with an axis of
+// frames in front.
 #include <cmath>
 
 #include "ndd/args.h"

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A task is a sample: it is resampled by ndd/resample/cpu.h and, if asked for, normalized by the slice driver while it is in the caches of the
+// thread.
 #include "ops/geometry/resize.h"
 
 #include <vector>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sorts the samples of a batch by the kernel that suits them, and launches each kernel once. A sample's result depends on its own sizes and
+// filters only, so it is the same in every batch.
 #include "ops/geometry/resize.h"
 
 #include <algorithm>
@@ -224,6 +226,7 @@ void mix(const char* op, const std::vector<Job>& jobs, bool deep, DType in, DTyp
     floats += (n + 63) / 64 * 64;
     return at;
   };
+  // In floats from the beginning of the buffer; -1 where a tile takes the place of the last two passes.
   struct Places {
     int64_t deep, mixed;
   };
@@ -320,6 +323,7 @@ std::optional<Normalization> find_places(const NormalizeArgs& args, int64_t samp
 void launch_normalized(const char* op, const std::vector<Job>& jobs, const std::vector<int64_t>& samples, const NormalizeArgs& normalize, Rule rule,
                        const Samples& in, const Samples& out) {
   std::vector<size_t> others;
+  // By the kernel that resamples them. `others` holds numbers of jobs that are resized to memory and normalized from there.
   std::vector<Normalized<TiledSample>> tiles, linear;
   std::vector<ResampleJob> by_torch_rule;
   std::vector<Normalization> normalizations;

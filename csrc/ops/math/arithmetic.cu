@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// A call on an operand that is still being computed takes over its expression, so that a chain of operations is one pass over memory; see
+// compute_pending().
 #include "ops/math/arithmetic.h"
 
 #include <algorithm>

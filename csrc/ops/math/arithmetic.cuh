@@ -20,13 +20,16 @@ constexpr int kMaxOperands = 3;
 // other: three or more dimensions of which some are repeated, or 2^31 elements. The slow path: one element at a time, with divisions of 64 bits.
 enum class Order : int32_t { same, one_number, planes, other };
 
+// How a run reads one of its operands; decided on the host by operand_of().
 struct Operand {
   const void* data;
   Planes planes;
   Order order;
+  // Used for elements that lie in no vector, and for Order::other.
   int64_t broadcast;  // among those of the launch
 };
 
+// A sample, or several that continue each other, see join().
 struct Run {
   Operand in[kMaxOperands];
   void* out;

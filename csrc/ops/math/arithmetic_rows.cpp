@@ -154,6 +154,7 @@ DType computed_in(Op op, DType type, DType left, DType right) {
 Recipe recipe(Op requested, DType type, DType left, DType right, DType out) {
   const Op op = specific(requested, type, left, right);
   const DType computed = computed_in(op, type, left, right), result_type = is_comparison(op) ? DType::boolean : computed;
+  // A row is converted to `computed`, the operation applied, and the result stored as `out`, each by a function found once for the call.
   Recipe result{op, computed, result_type, out, nullptr, nullptr};
   for_op(op, [&](auto constant) { result.apply = row_of<decltype(constant)::value>(computed, item_bytes(computed)); });
   if (!result.apply) fail(Error::Type, "arithmetic: this element type does not support the operation");

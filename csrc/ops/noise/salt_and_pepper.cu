@@ -19,6 +19,8 @@ namespace {
 constexpr uint32_t kCertain = 1u << 30;  // a probability of 1, in 30 bits
 
 // The upper 30 bits of a word as a number: salt below `salt`, pepper from there to `any`. Integers, so that probabilities 0 and 1 are exact.
+// A pixel becomes salt or pepper with the probability prob, and salt with salt_vs_pepper of that: `any` is prob and `salt` the product, both
+// times 2^30.
 struct Impulse {
   int32_t salt, any;
   NDD_HD uint8_t operator()(uint32_t word) const {
@@ -32,6 +34,7 @@ struct Run {
   Philox stream;
   Impulse impulse;
   int64_t outer, channels, inner;
+  // In the low bytes, as bits_of() stores them.
   uint64_t salt, pepper;  // the bits
   const void* in;
   void* out;
@@ -49,6 +52,7 @@ inline void classify(const Impulse& impulse, const uint32_t* words, uint8_t* cod
 }
 
 // Three or four channels in one store: with three, the next pixel overwrites the fourth byte, so `repeated` has one byte more than is used.
+// C is the number of channels if it is known, and 0 otherwise.
 template <int C>
 void repeat(const uint8_t* codes, int64_t n, int64_t channels, uint8_t* repeated) {
   for (int64_t k = 0; k < n; ++k) {
@@ -132,6 +136,7 @@ struct ImpulseBytes {
 #pragma unroll
       for (int p = 0; p < 4; ++p) {
         // By the bits of the shift: an index would put the words into local memory.
+        // Shifts by 2 first, for places p and p + 1, then by 1 between them.
         const uint32_t even = shift & 2 ? words[p + 2] : words[p], odd = shift & 2 ? words[p + 3] : words[p + 1];
         words[p] = shift & 1 ? odd : even;
       }

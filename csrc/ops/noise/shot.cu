@@ -39,6 +39,7 @@ struct Poisson {
   // N elements at a time. Every element has the same result whatever its neighbors are.
   template <int N>
   static NDD_HD void few(const float (&expected)[N], const uint32_t* __restrict words, float (&events)[N]) {
+    // Of each element: its uniform number, the probability of exactly k events, and of more than k.
     float u[N], p[N], above[N];
     for (int e = 0; e < N; ++e) u[e] = open_uniform(words[e]);
     for (int e = 0; e < N; ++e) p[e] = exp_of(-expected[e]);
@@ -66,6 +67,7 @@ struct Shot {
 
   NDD_HD bool keeps() const { return factor == 0.0f; }
 
+  // out = events * factor, with in / factor events expected: the mean is the input, the variance in * factor.
   template <int N>
   NDD_HD void run(const float* __restrict in, const uint32_t* __restrict words, float* __restrict noise) const {
     float all[N], few[N], events[N] = {};

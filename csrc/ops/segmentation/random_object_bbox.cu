@@ -31,6 +31,7 @@ struct Mask {
   __device__ int32_t position(int32_t row, int d) const { return row / stride[d] % extent[d]; }
 };
 
+// The host sorts components by sample and first pixel, which is the order in which the CPU finds them.
 struct Component {
   int32_t sample, first;  // its first pixel, in the order of memory
   int64_t label;
@@ -203,6 +204,8 @@ std::vector<T> download(const void* from, int64_t count, const char* op) {
 }
 
 // The objects of the masks of `samples`, in the order of their first pixels, without those that label_of(sample, label) rejects.
+// Six launches: runs, joined runs, the number of roots, cleared boxes, numbered roots, widened boxes. The host waits twice, for the number and
+// for the boxes.
 template <class LabelOf>
 std::vector<MaskObjects> find_objects_gpu(const char* op, const Samples& in, const std::vector<int64_t>& samples, LabelOf label_of) {
   std::vector<MaskObjects> objects(in.size());
@@ -304,6 +307,7 @@ void random_object_bbox_cuda(const Tensor& input, const MaybeTensor& input_shape
   }
   const std::vector<MaskObjects> objects =
       find_objects_gpu(op, in, foreground, [&](int64_t i, int64_t label) { return of_sample[i].label_of(label); });
+  // One element more, so that there is an address where an output has no elements.
   std::vector<int32_t> host_first(first.numel() + 1), host_second(second.numel() + 1), host_labels(labels.numel() + 1);
   const Boxes boxes{ndim, static_cast<Format>(format), host_first.data(), host_second.data(), host_labels.data()};
   for (int64_t i = 0; i < in.size(); ++i) boxes.set(i, whole_sample(in.shape(i), ndim, of_sample[i]));

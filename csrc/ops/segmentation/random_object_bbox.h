@@ -23,6 +23,7 @@ namespace ndd::object_bbox {
 inline constexpr int64_t kMissing = INT32_MIN;  // pads lists whose lengths differ between samples
 inline constexpr int64_t kLowest = INT32_MIN;
 
+// The arguments of one sample, with defaults filled in.
 struct ObjectRule {
   double foreground_prob;
   int64_t background, k_largest;
@@ -50,6 +51,7 @@ inline DrawnObject whole_sample(const int64_t* shape, int64_t ndim, const Object
 // Draws a label by weight among those with a valid object, then one of its objects. Falls back to the whole sample.
 inline DrawnObject choose_object(const MaskObjects& objects, const int64_t* shape, int64_t ndim, const ObjectRule& rule, Philox& stream) {
   DrawnObject drawn_object = whole_sample(shape, ndim, rule);
+  // With ignore_class all objects are of one class, and are equally likely.
   const auto class_of = [&](int64_t k) { return rule.ignore_class ? 0 : objects.labels[k]; };
   std::vector<int64_t> valid, labels;  // labels in the order of their first objects
   std::unordered_map<int64_t, double> weights;
@@ -89,6 +91,7 @@ inline DrawnObject choose_object(const MaskObjects& objects, const int64_t* shap
   return drawn_object;
 }
 
+// Reads the arguments, which may be pending on the CPU until a sample is processed.
 class Rules {
  public:
   Rules(const MaybeTensor& background, const MaybeTensor& class_weights, const MaybeTensor& classes, const Tensor& foreground_prob,

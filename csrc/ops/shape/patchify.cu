@@ -152,6 +152,7 @@ class PatchRow {
 
  private:
   // Where the tokens of this row of patches begin. Tokens that the image does not fill are zero.
+  // Tokens are ordered by blocks of merge x merge patches, row by row within a block.
   void find_tokens(int64_t group, int64_t grid_row, int64_t rows) {
     const int64_t merge = p_.merge, volume = p_.token_volume() * bytes_, blocks = p_.grid_columns / merge;
     const int64_t first = (group * (p_.grid_rows / merge) + grid_row / merge) * blocks * merge * merge + grid_row % merge * merge;

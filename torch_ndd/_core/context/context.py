@@ -120,7 +120,10 @@ class EvalContext:
 
     @property
     def own_pool(self) -> ThreadPool | None:
-        """The thread pool of this context; None if it uses the default one."""
+        """The thread pool of this context; None if it uses the default one.
+
+        :meta private:
+        """
         return self._pool
 
     @property

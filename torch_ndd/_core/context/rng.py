@@ -156,7 +156,10 @@ class RNG:
         return rng
 
     def skip_if_at(self, key: int, position: int, count: int) -> bool:
-        """Skip ``count`` words if the generator is at this position, and return whether it was."""
+        """Skip ``count`` words if the generator is at this position, and return whether it was.
+
+        :meta private:
+        """
         with self._lock:
             found = (self._key, self._position) == (key, position % _PERIOD)
             if found:
@@ -164,7 +167,10 @@ class RNG:
         return found
 
     def moved_on(self, key: int, position: int, count: int) -> bool:
-        """Call :meth:`skip_if_at`. Deprecated."""
+        """Call :meth:`skip_if_at`. Deprecated.
+
+        :meta private:
+        """
         warnings.warn("RNG.moved_on is deprecated; use RNG.skip_if_at", DeprecationWarning, stacklevel=2)
         return self.skip_if_at(key, position, count)
 

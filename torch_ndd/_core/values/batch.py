@@ -93,7 +93,10 @@ class Batch(Arithmetic):
         return int(column[0]) if (column == column[0]).all() else None
 
     def frame_counts(self) -> "int | TorchTensor":
-        """Return the first extent of the samples: a number if the batch is dense, else int64 (N,) with one per sample."""
+        """Return the first extent of the samples: a number if the batch is dense, else int64 (N,) with one per sample.
+
+        :meta private:
+        """
         return self.buffer.shape[1] if self.ragged_shapes is None else self.ragged_shapes[:, 0]
 
     def sample_shapes(self) -> TorchTensor:
@@ -103,7 +106,10 @@ class Batch(Arithmetic):
         return torch.tensor([self.buffer.shape[1:]], dtype=torch.int64).reshape(1, -1).expand(self.buffer.shape[0], -1)
 
     def part(self, i: int) -> TorchTensor:
-        """Return the values of one sample of a ragged batch."""
+        """Return the values of one sample of a ragged batch.
+
+        :meta private:
+        """
         begin, end = self._offsets()[i : i + 2]
         return self.buffer[begin:end]
 

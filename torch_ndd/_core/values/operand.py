@@ -112,11 +112,17 @@ class Operand:
         raise NotImplementedError
 
     def copy_values(self) -> Self:
-        """Return the same values in memory of their own."""
+        """Return the same values in memory of their own.
+
+        :meta private:
+        """
         raise NotImplementedError
 
     def with_buffer(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> Self:
-        """Return the same value in other memory."""
+        """Return the same value in other memory.
+
+        :meta private:
+        """
         raise NotImplementedError
 
     def to_device(self, device: DeviceLike, force_copy: bool = False) -> Self:

@@ -20,7 +20,7 @@ from .._options import LoaderOptions
 from .._order import Order
 from .._threads import READING_THREADS, ThreadedReader
 from ._activity import Activity
-from ._items import Failed, Rows, collate_outputs, find_table, first_sample, need_no_preparation, prepare_item, take_rows
+from ._items import Failed, Rows, collate_outputs, find_table, first_sample, need_no_preparation, prepare_item, resolve_subsets, take_rows
 from ._requests import ItemRequest, Pace, PaceOfProcesses, check_items, read_each
 from ._worker_processes import Context, Processes, check_context
 
@@ -226,11 +226,17 @@ class Dataset(ThreadedReader):
         return self._prepare(items)
 
     def find_pool(self) -> Workers | None:
-        """Return the threads that should read; None for the one that wants the items."""
+        """Return the threads that should read; None for the one that wants the items.
+
+        :meta private:
+        """
         return None if self._reads_inline() else self._pool()
 
     def plan_reads(self, samples: list[int], pool: Workers | None, pace: Pace | None) -> list[Callable[[], list[Any]]]:
-        """Return functions that read the samples, a piece each, in a size that suits the threads."""
+        """Return functions that read the samples, a piece each, in a size that suits the threads.
+
+        :meta private:
+        """
         if pool is None:
             size = max(1, len(samples))
         else:
@@ -252,7 +258,10 @@ class Dataset(ThreadedReader):
 
     @override
     def start(self, samples: np.ndarray) -> Callable[[], list[Any]]:
-        """Start to read samples. Return a function that waits for the items, or reads them where there are no threads."""
+        """Start to read samples. Return a function that waits for the items, or reads them where there are no threads.
+
+        :meta private:
+        """
         if self._has_table():
             return partial(self._read_rows, samples.tolist())
         pool, numbers = self.find_pool(), samples.tolist()
@@ -305,8 +314,7 @@ class Dataset(ThreadedReader):
 def _has_getitems(dataset: Any) -> bool:
     """Return whether a data set reads several items in one call, which torch's ``DataLoader`` uses too."""
     # A Subset has the method in any case: without that of its data set it reads item by item, which is done here on all threads.
-    while type(dataset) is torch.utils.data.Subset:
-        dataset = dataset.dataset
+    dataset, _ = resolve_subsets(dataset, [])
     return callable(getattr(dataset, "__getitems__", None))
 
 

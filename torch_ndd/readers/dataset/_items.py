@@ -213,10 +213,18 @@ class Rows(list[torch.Tensor]):
         return _wrap_outputs([new_batch(rows) for rows in self], (), len(self[0]), sources)
 
 
+def resolve_subsets(dataset: Any, samples: list[int]) -> tuple[Any, list[int]]:
+    """Return the data set behind nested ``Subset``, and the indices that samples have in it."""
+    # Only this exact type: a subclass may override __getitem__.
+    while type(dataset) is torch.utils.data.Subset:
+        indices = dataset.indices
+        samples, dataset = [indices[sample] for sample in samples], dataset.dataset
+    return dataset, samples
+
+
 def find_table(dataset: Any) -> torch.utils.data.TensorDataset | None:
     """Return the ``TensorDataset`` that a data set is, or of which it is a part by ``Subset``. A subclass may read its items in another way."""
-    while type(dataset) is torch.utils.data.Subset:
-        dataset = dataset.dataset
+    dataset, _ = resolve_subsets(dataset, [])
     return dataset if type(dataset) is torch.utils.data.TensorDataset else None
 
 
@@ -225,9 +233,7 @@ def take_rows(dataset: Any, samples: list[int]) -> Rows | None:
 
     None if a tensor is of a kind that is read item by item, or an index is outside.
     """
-    while type(dataset) is torch.utils.data.Subset:
-        indices = dataset.indices
-        samples, dataset = [indices[sample] for sample in samples], dataset.dataset
+    dataset, samples = resolve_subsets(dataset, samples)
     tensors = dataset.tensors
     if not samples or not tensors or not all(type(tensor) is torch.Tensor and tensor.is_cpu and not tensor.requires_grad for tensor in tensors):
         return None

@@ -142,7 +142,10 @@ class HuggingFaceStream:
         self.parallel = whole(1, MAX_SLOTS)(parallel, "readers.HuggingFaceStream: parallel")
 
     def choose_reader(self, arguments: OfTorch, options: Mapping[str, Any]) -> tuple[ShardStream, None]:
-        """Return the source of a loader."""
+        """Return the source of a loader.
+
+        :meta private:
+        """
         order = with_order(arguments, options)
         shuffle, seed = bool(order.pop("random_shuffle", False)), order.pop("seed", None) or 0
         of_items = {name: value for name, value in arguments.of_data_sets().items() if name != "shuffle"}

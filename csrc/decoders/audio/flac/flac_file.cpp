@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Frames are found by their sync code and the checksum of their header, decoded one at a time, and copied to the interleaved output. The checksum
+// over a whole frame decides whether its samples count.
 #include "decoders/audio/flac/flac_file.h"
 
 #include "ndd/simd.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// What the format allows and our decoder does not support is rejected in the same way as damage: libsndfile then reads the file.
 #include "decoders/audio/flac/headers.h"
 
 #include "decoders/encoded_image.h"
