@@ -113,6 +113,9 @@ class HostFrames:
 
     def decode_several(self, numbers: np.ndarray) -> tuple[torch.Tensor, list[float]]:
         """See :class:`FrameSource`."""
+        if len(numbers) == 1:  # torchcodec copies frames of several to one tensor, unless their width is a multiple of 32
+            frame, time = self.decode_at(int(numbers[0]))
+            return frame[None], [time]
         frames = self._decoder.get_frames_at(torch.from_numpy(numbers))
         return frames.data, frames.pts_seconds.tolist()
 
