@@ -63,8 +63,11 @@ def run_pipeline(kind: str, data: Containers, package: str) -> Batches:
         yield pipe.run()
 
 
-def load_others(kind: str, data: Containers, workers: int) -> Batches:
-    """Yield batches of torch's DataLoader over a data set of this kind; samples stay a list, but for HuggingFace its own form."""
+def load_others(kind: str, data: Containers, workers: int, joins: bool = False) -> Batches:
+    """Yield batches of torch's DataLoader over a data set of this kind; samples stay a list, but for HuggingFace its own form.
+
+    With ``joins`` they become one tensor, as torch_ndd's and DALI's do: the loader copies each a second time.
+    """
     torch.set_num_threads(data.threads)
     dataset: Any
     if kind == "HuggingFace":
@@ -73,7 +76,8 @@ def load_others(kind: str, data: Containers, workers: int) -> Batches:
         dataset = _Repeated(dataset)
     else:
         dataset = _Samples(kind, data)
-    loader = torch.utils.data.DataLoader(dataset, batch_size=BATCH, num_workers=workers, drop_last=True, collate_fn=_keep)
+    collate = None if joins else _keep
+    loader = torch.utils.data.DataLoader(dataset, batch_size=BATCH, num_workers=workers, drop_last=True, collate_fn=collate)
     while True:
         yield from loader
 
@@ -215,6 +219,8 @@ def other_competitors(kind: str, threads: int) -> dict[str, tuple[str, Callable[
         found["DALI pipeline"] = "nvidia.dali", run_pipeline, {"package": "nvidia.dali"}
     for workers in (0, threads):
         found[f"DataLoader, {workers} workers"] = NEEDS.get(kind, "torch"), load_others, {"workers": workers}
+        if kind in ("Sequence", "Video"):  # their samples have one shape
+            found[f"DataLoader, {workers} workers, one tensor"] = NEEDS.get(kind, "torch"), load_others, {"workers": workers, "joins": True}
     return found
 
 

@@ -68,6 +68,7 @@ def test_lists_of_files_make_a_batch(tmp_path: Path) -> None:
         result = ndd.decoders.image(value)
         assert isinstance(result, ndd.Batch)
         assert [np.asarray(item).tolist() for item in result] == [NOISE.tolist(), NOISE[:7].tolist()]
+    assert np.array_equal(np.asarray(ndd.decoders.image([paths[0], str(paths[0])]).torch()), [NOISE, NOISE])  # paths of one length
 
 
 def test_errors_name_the_file(tmp_path: Path) -> None:

@@ -151,6 +151,9 @@ class FakeTorchcodec:
                 frames = [self.get_frame_at(number).data for number in numbers.tolist()]
                 return SimpleNamespace(data=torch.stack(frames), pts_seconds=numbers.double() / RATE)
 
+            def get_frames_in_range(self, start: int, stop: int, step: int) -> Any:
+                return self.get_frames_at(torch.arange(start, stop, step))
+
         module = SimpleNamespace(VideoDecoder=VideoDecoder, set_cuda_backend=lambda name: contextlib.nullcontext())
         if self.has_packets:
             module.Demuxer = Demuxer

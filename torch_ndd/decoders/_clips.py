@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise, repeat
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -72,12 +72,11 @@ class Frames(NamedTuple):
     """The block that has the frames, and where they begin in it."""
 
 
-_Frame = tuple[torch.Tensor | None, float]  # None: the frame is in the block
-_CachedFrame = tuple[torch.Tensor, float]
+_Frame = tuple[torch.Tensor, float]
 
 
 class _Block:
-    """The memory of a batch's clips, one after the other, to which threads copy each frame while it is in their caches.
+    """The memory of a batch's clips, one after the other, to which threads copy each frame while it is in their caches, and the times of the frames.
 
     Args:
         shapes: The shape of each clip, (frames, height, width, 3).
@@ -87,38 +86,45 @@ class _Block:
 
     def __init__(self, shapes: Sequence[tuple[int, ...]], numbers: Sequence[np.ndarray], paths: Sequence[str]) -> None:
         self._shapes, self._sizes = shapes, {path: shape[1:] for path, shape in zip(paths, shapes, strict=True)}
+        counts = [shape[0] for shape in shapes]
+        self._first = np.cumsum([0, *counts]).tolist()  # frames before each clip
         self._begins = np.cumsum([0, *map(math.prod, shapes)]).tolist()
         self.values = native.empty([self._begins[-1]], torch.uint8, native.CPU)
-        parts: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
-        for path, shape, wanted, begin in zip(paths, shapes, numbers, self._begins, strict=False):
-            parts.setdefault(path, []).append((wanted, begin + math.prod(shape[1:]) * np.arange(len(wanted))))
-        self._targets: dict[str, tuple[np.ndarray, np.ndarray]] = {}  # increasing frame numbers, and the place of each
-        for path, pairs in parts.items():
-            wanted, places = (np.concatenate(arrays) for arrays in zip(*pairs, strict=True))
-            order = np.argsort(wanted, kind="stable")
-            self._targets[path] = wanted[order], places[order]
+        self.seconds = np.full(self._first[-1], -1.0)
+        # For all clips at once: NumPy takes longer to begin an operation than for the few frames of one.
+        names = {path: k for k, path in enumerate(self._sizes)}
+        videos = np.repeat([names[path] for path in paths], counts)
+        sizes = np.repeat([math.prod(shape[1:]) for shape in shapes], counts)
+        wanted, places = np.concatenate(numbers), np.cumsum(sizes) - sizes
+        self._targets: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # increasing frame numbers; places in values and seconds
+        for path, k in names.items():
+            rows = np.flatnonzero(videos == k)
+            rows = rows[np.argsort(wanted[rows], kind="stable")]
+            self._targets[path] = wanted[rows], places[rows], rows
 
-    def put(self, path: str, numbers: np.ndarray, frames: torch.Tensor) -> None:
+    def put(self, path: str, numbers: np.ndarray, frames: torch.Tensor, times: Sequence[float]) -> None:
         """Copy frames with increasing numbers to all clips that have them. Raise RuntimeError if they have another size than the first ones."""
         shape = tuple(frames.shape[1:])
         if shape != self._sizes[path]:
             height, width, _ = self._sizes[path]
             raise RuntimeError(f"a frame has {shape[0]}x{shape[1]} pixels, and the first ones have {height}x{width}")
-        wanted, places = self._targets[path]
+        wanted, places, targets = self._targets[path]
         first, end = np.searchsorted(wanted, (numbers[0], numbers[-1] + 1))
-        wanted, places = wanted[first:end], places[first:end]
+        wanted = wanted[first:end]
         rows = np.searchsorted(numbers, wanted)
         here = numbers[rows] == wanted  # frames between them may be in the cache
-        rows, places = rows[here], places[here]
+        rows, places = rows[here], places[first:end][here]
+        self.seconds[targets[first:end][here]] = np.asarray(times)[rows]
         size, values = math.prod(shape), self.values.numpy()
         ends = np.flatnonzero((np.diff(rows) != 1) | (np.diff(places) != size)) + 1
         for k, after in pairwise([0, *ends.tolist(), len(rows)]):
             row, place, count = int(rows[k]), int(places[k]), after - k
             values[place : place + count * size].reshape(count, *shape)[:] = frames[row : row + count].numpy()
 
-    def clip(self, i: int, numbers: np.ndarray, seconds: np.ndarray) -> Frames:
+    def clip(self, i: int, numbers: np.ndarray) -> Frames:
         """Return clip i, which has been copied."""
         begin, end = self._begins[i : i + 2]
+        seconds = self.seconds[self._first[i] : self._first[i + 1]]
         return Frames(numbers, self.values[begin:end].view(self._shapes[i]), seconds, (self, begin))
 
 
@@ -127,7 +133,8 @@ class _Piece:
     """The result of one call of a thread: frames of a video."""
 
     chosen: dict[int, np.ndarray | Exception] = field(default_factory=dict)  # frame numbers of a clip, where the thread has chosen them
-    frames: dict[int, _Frame | Exception] = field(default_factory=dict)
+    frames: dict[int, _Frame] = field(default_factory=dict)  # unless they are in the block only
+    errors: dict[int, Exception] = field(default_factory=dict)
 
 
 @dataclass
@@ -138,7 +145,7 @@ class ClipRequest:
     process: int
     pieces: list[tuple[str, Future[_Piece]]]
     chosen: dict[int, np.ndarray | Exception]
-    cached: dict[tuple[str, int], _CachedFrame]
+    cached: dict[tuple[str, int], _Frame]
     block: _Block | None = None
 
 
@@ -166,7 +173,7 @@ class ClipDecoder:
         self._facts: OrderedDict[str, VideoFacts] = OrderedDict()
         self._keys = 0  # of all facts
         self._idle: OrderedDict[Video, str] = OrderedDict()  # open videos that no thread uses
-        self._cache: OrderedDict[tuple[str, int], _CachedFrame] = OrderedDict()
+        self._cache: OrderedDict[tuple[str, int], _Frame] = OrderedDict()
         self._cached_bytes = 0
 
     def start(self, clips: Sequence[Clip], pool: Workers) -> ClipRequest:
@@ -208,13 +215,14 @@ class ClipDecoder:
         """Wait for the frames; a clip that cannot be decoded yields its error."""
         if request.process != os.getpid():  # a fork inherits no threads
             request = self.start(request.clips, pool)
-        found: dict[tuple[str, int], _Frame | Exception] = {**request.cached}
+        found = dict(request.cached)
+        errors: dict[tuple[str, int], Exception] = {}
         if request.block is not None:
-            for (path, number), (pixels, _) in request.cached.items():
+            for (path, number), (pixels, time) in request.cached.items():
                 try:
-                    request.block.put(path, np.array([number]), pixels[None])
+                    request.block.put(path, np.array([number]), pixels[None], [time])
                 except RuntimeError as error:
-                    found[path, number] = error
+                    errors[path, number] = error
         chosen = dict(request.chosen)
         failed: dict[str, Exception] = {}
         for path, future in request.pieces:
@@ -224,8 +232,20 @@ class ClipDecoder:
                 failed[path] = error
                 continue
             chosen |= piece.chosen
-            found |= {(path, number): frame for number, frame in piece.frames.items()}
-        return [_gather(failed.get(clip.path) or chosen[i], clip.path, found, request.block, i) for i, clip in enumerate(request.clips)]
+            errors |= {(path, number): error for number, error in piece.errors.items()}
+            if request.block is None:
+                found |= {(path, number): frame for number, frame in piece.frames.items()}
+        clips: list[Frames | Exception] = []
+        for i, clip in enumerate(request.clips):
+            numbers = failed.get(clip.path) or chosen[i]
+            # The first frame with an error.
+            if not isinstance(numbers, Exception) and errors:
+                numbers = next((errors[clip.path, number] for number in numbers.tolist() if (clip.path, number) in errors), numbers)
+            if isinstance(numbers, Exception):
+                clips.append(numbers)
+            else:
+                clips.append(_gather(numbers, clip.path, found) if request.block is None else request.block.clip(i, numbers))
+        return clips
 
     def _allocate(self, clips: Sequence[Clip], chosen: dict[int, np.ndarray | Exception]) -> _Block | None:
         """Return memory for all clips; None if the size of one is not known, or on a GPU, which copies without the host."""
@@ -254,36 +274,38 @@ class ClipDecoder:
         chosen = {i: _choose(clip, facts) for i, clip in clips.items()}
         piece = self._decode(path, _sort_frames(chosen), None)
         piece.chosen = chosen
-        frame = next((frame[0] for frame in piece.frames.values() if not isinstance(frame, Exception)), None)
+        frame = next(iter(piece.frames.values()), None)
         with self._lock:
             if frame is not None and path in self._facts:
-                self._facts[path] = self._facts[path]._replace(frame=tuple(frame.shape))
+                self._facts[path] = self._facts[path]._replace(frame=tuple(frame[0].shape))
         return piece
 
     def _decode(self, path: str, wanted: np.ndarray, block: _Block | None) -> _Piece:
-        piece = _Piece()
+        piece, done = _Piece(), 0
         # One damaged frame must not take the rest of the video with it.
-        while len(piece.frames) < len(wanted):
-            begin = len(piece.frames)
+        while done < len(wanted):
+            begin = done
             try:
                 with self._lend(path) as video:
                     try:
                         for k, frames, times in video.decode(wanted[begin:]):
                             numbers = wanted[begin + k : begin + k + len(times)]
                             if block is not None:
-                                block.put(path, numbers, frames)
-                            pixels: Iterable[torch.Tensor | None] = frames
-                            if not self._cache_bytes and block is not None:
-                                pixels = repeat(None, len(times))
-                            elif self._cache_bytes and len(times) > 1:  # a cached frame must not keep the memory of the others
-                                pixels = [torch.from_numpy(frame.numpy().copy()) for frame in frames]
-                            piece.frames |= zip(numbers.tolist(), zip(pixels, times, strict=True), strict=True)
+                                block.put(path, numbers, frames, times)
+                            if self._cache_bytes or block is None:
+                                pixels: Iterable[torch.Tensor] = frames
+                                if self._cache_bytes and len(times) > 1:  # a cached frame must not keep the memory of the others
+                                    pixels = [torch.from_numpy(frame.numpy().copy()) for frame in frames]
+                                piece.frames |= zip(numbers.tolist(), zip(pixels, times, strict=True), strict=True)
+                            done = begin + k + len(times)
                     finally:
                         video.finish()
             except EndsEarlyError as error:  # raised at the first frame that is missing
-                piece.frames |= dict.fromkeys(wanted[len(piece.frames) :].tolist(), error)
+                piece.errors |= dict.fromkeys(wanted[done:].tolist(), error)
+                done = len(wanted)
             except Exception as error:  # torchcodec has several types; the frames after a damaged one may be good
-                piece.frames[int(wanted[len(piece.frames)])] = error
+                piece.errors[int(wanted[done])] = error
+                done += 1
         self._keep(path, piece)
         return piece
 
@@ -305,7 +327,7 @@ class ClipDecoder:
             while len(self._idle) > self._max_idle:
                 surplus.append(self._idle.popitem(last=False))
 
-    def _take_cached(self, path: str, wanted: np.ndarray, found: dict[tuple[str, int], _CachedFrame]) -> np.ndarray:
+    def _take_cached(self, path: str, wanted: np.ndarray, found: dict[tuple[str, int], _Frame]) -> np.ndarray:
         """Copy frames from the cache to ``found``. Return the numbers of the others."""
         if not self._cache:
             return wanted
@@ -325,9 +347,9 @@ class ClipDecoder:
             return
         with self._lock:
             for number, frame in piece.frames.items():
-                if isinstance(frame, Exception) or frame[0] is None or (path, number) in self._cache:
+                if (path, number) in self._cache:
                     continue
-                self._cache[path, number] = frame[0], frame[1]
+                self._cache[path, number] = frame
                 self._cached_bytes += frame[0].nbytes
             while self._cached_bytes > self._cache_bytes:
                 _, (pixels, _) = self._cache.popitem(last=False)
@@ -446,24 +468,10 @@ def _divide(work: np.ndarray, seeks: np.ndarray, share: int) -> list[int]:
     return [*bounds, len(work)]
 
 
-def _gather(
-    chosen: np.ndarray | Exception, path: str, found: dict[tuple[str, int], _Frame | Exception], block: _Block | None, i: int
-) -> Frames | Exception:
-    """Return the frames of clip i, or the error of the first one that has none."""
-    if isinstance(chosen, Exception):
-        return chosen
-    pixels: list[torch.Tensor | None] = []
-    seconds = np.full(len(chosen), -1.0)
-    for k, number in enumerate(chosen.tolist()):
-        if number < 0:
-            pixels.append(None)
-            continue
-        frame = found[path, number]
-        if isinstance(frame, Exception):
-            return frame
-        pixels.append(frame[0])
-        seconds[k] = frame[1]
-    return Frames(chosen, pixels, seconds) if block is None else block.clip(i, chosen, seconds)
+def _gather(numbers: np.ndarray, path: str, found: dict[tuple[str, int], _Frame]) -> Frames:
+    """Return the frames of a clip, all of which have been decoded."""
+    frames = [found[path, number] if number >= 0 else (None, -1.0) for number in numbers.tolist()]
+    return Frames(numbers, [pixels for pixels, _ in frames], np.array([time for _, time in frames], np.float64))
 
 
 def check_cache_bytes(op: str, value: int | None) -> int:

@@ -112,7 +112,14 @@ class HostFrames:
 
     def decode_several(self, numbers: np.ndarray) -> tuple[torch.Tensor, list[float]]:
         """See :class:`FrameSource`."""
-        frames = self._decoder.get_frames_at(torch.from_numpy(numbers))
+        if len(numbers) == 1:  # torchcodec copies frames of several to one tensor, unless their width is a multiple of 32
+            frame, time = self.decode_at(int(numbers[0]))
+            return frame[None], [time]
+        steps = np.diff(numbers)
+        if (steps == steps[0]).all():  # for ten frames of 128x128 this takes 0.93 of the time
+            frames = self._decoder.get_frames_in_range(int(numbers[0]), int(numbers[-1]) + 1, int(steps[0]))
+        else:
+            frames = self._decoder.get_frames_at(torch.from_numpy(numbers))
         return frames.data, frames.pts_seconds.tolist()
 
     def decode_next(self) -> tuple[torch.Tensor, float, float]:

@@ -151,7 +151,9 @@ class VideoReader(ThreadedReader):
         video.check(self._frames, self._max_sample_bytes, self._dtype.itemsize)
         if self._uniform:
             return uniform_frames(start, end, self._frames)
-        return padded_frames(start + self._stride * np.arange(self._frames, dtype=np.int64), end, self._pad_mode)
+        last = start + self._stride * (self._frames - 1)
+        numbers = np.arange(start, last + 1, self._stride)
+        return numbers if last < end else padded_frames(numbers, end, self._pad_mode)
 
     def start(self, samples: np.ndarray) -> ClipRequest:
         return self._clips.start([self._clip(sample) for sample in samples.tolist()], self._pool())
