@@ -13,6 +13,7 @@ import torch
 from typing_extensions import Unpack, override
 
 from ..._core.context.device import DeviceLike
+from ..._core.process.weak import WeakCall
 from ..._core.process.workers import Workers
 from ..._core.work.diagnosis import is_loading
 from ..._core.work.sources import Sources
@@ -235,7 +236,9 @@ class Dataset(ThreadedReader):
             size = max(1, len(samples))
         else:
             size = 1 if pace is None else pace.choose_piece(len(samples), pool.max_workers, self.reads_together)
-        return [partial(self._read_piece, samples[begin : begin + size]) for begin in range(0, len(samples), size)]
+        # Requests must not hold the reader that holds them, or its threads and what the data set has open would outlive the loader.
+        read = WeakCall(self._read_piece)
+        return [partial(read, samples[begin : begin + size]) for begin in range(0, len(samples), size)]
 
     @override
     def is_quick(self) -> bool:
@@ -254,7 +257,7 @@ class Dataset(ThreadedReader):
     def start(self, samples: np.ndarray) -> Callable[[], list[Any]]:
         """Start to read samples. Return a function that waits for the items, or reads them where there are no threads."""
         if self._has_table():
-            return partial(self._read_rows, samples.tolist())
+            return partial(WeakCall(self._read_rows), samples.tolist())
         pool, numbers = self.find_pool(), samples.tolist()
         pace = None if pool is None else self._pace
         reads = self.plan_reads(numbers, pool, pace)
