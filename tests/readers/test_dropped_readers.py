@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readers and loaders that are dropped in the middle of an epoch end at once: no cycle of references keeps their threads, files and data sets."""
+"""Readers and loaders that are dropped in the middle of an epoch end: no cycle of references keeps their threads, files and data sets."""
 
 import gc
 import threading

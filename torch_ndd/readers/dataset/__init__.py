@@ -39,7 +39,7 @@ class Dataset(ThreadedReader):
     A data set with ``__getitems__`` (those of Hugging Face) is called with lists of indices instead, those of a batch or a part for each thread; in
     processes it is not.
     Random numbers that it draws itself are not part of the reader's state. The data set may change between epochs, also in size: nothing of an epoch
-    is read before it begins. Without items a loop over the reader ends at once, as in torch.
+    is read before it begins. Without items a loop over the reader yields nothing, as in torch.
 
     Args:
         dataset: the data set.
