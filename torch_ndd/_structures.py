@@ -86,8 +86,11 @@ def as_torch(value: Any) -> Any:
 
 
 def pin(value: Any) -> Any:
-    """Return a tensor of host memory in pinned memory; anything else unchanged."""
-    return value.pin_memory() if isinstance(value, torch.Tensor) and value.device.type == "cpu" else value
+    """Return a tensor of host memory in pinned memory, and what a ``pin_memory`` method of another object returns; anything else unchanged."""
+    if isinstance(value, torch.Tensor):
+        return value.pin_memory() if value.device.type == "cpu" else value
+    method = getattr(value, "pin_memory", None)  # which torch's DataLoader calls too
+    return method() if callable(method) else value
 
 
 def move_leaf(value: Any, device: DeviceLike) -> Any:

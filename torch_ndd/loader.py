@@ -134,7 +134,7 @@ class DataLoader:
         prefetch_bytes: Prepare no further batch while the waiting ones have this size in total.
         shuffle: Deliver the samples of a data set in random order. Under ``torch.distributed`` without ``num_shards``, a warning: all ranks read all.
         sampler, collate_fn, num_workers, multiprocessing_context: Of data sets, see :class:`readers.Dataset`.
-        pin_memory: Put tensors in host memory into pinned memory, where there is a GPU.
+        pin_memory: Put tensors in host memory into pinned memory, and call the ``pin_memory`` method of other objects, where there is a GPU.
         persistent_workers: Of data sets with ``multiprocessing_context``: keep the processes for the next epoch, with their copies of the data set.
             By default each epoch has new ones, as in torch.
         return_paths: Also yield where the samples come from, a list of N texts, as the last part of a tuple or as ``"paths"`` of a dict.

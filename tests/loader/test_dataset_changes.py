@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data sets of torch that change between epochs of ``ndd.DataLoader``."""
 
+import json
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -139,3 +140,47 @@ def _load(data: Any, state: dict[str, Any]) -> ndd.DataLoader:
     loader = ndd.DataLoader(data, batch_size=2)
     loader.load_state_dict(state)
     return loader
+
+
+@pytest.mark.parametrize("options", [{}, {"shuffle": True}, {"prefetch": 0}, {"num_workers": 0}, {"num_shards": 2}, {"drop_last": True}], ids=str)
+@pytest.mark.parametrize("make", [list, lambda: torch.utils.data.TensorDataset(torch.zeros(0, 3)), lambda: torch.utils.data.Subset([1, 2], [])])
+def test_empty_data_sets_yield_nothing_as_in_torch(make: Any, options: dict[str, Any]) -> None:
+    assert list(torch.utils.data.DataLoader(make(), batch_size=2)) == []
+    loader = ndd.DataLoader(make(), batch_size=2, **options)
+    assert len(loader) == 0
+    assert [list(loader), list(loader)] == [[], []]
+    saved = json.loads(json.dumps(loader.state_dict()))
+    assert saved["reader"]["epoch"] == 2
+    loader.load_state_dict(saved)
+    assert list(loader) == []
+    assert loader.state_dict()["reader"]["epoch"] == 3
+    assert loader.diagnose() == ndd.DataLoader([1], batch_size=1).diagnose()
+
+
+def test_data_sets_may_be_empty_in_some_epochs() -> None:
+    data = Growing()
+    loader = ndd.DataLoader(data, batch_size=2)
+    epochs = []
+    for size in (0, 3, 0, 5):
+        data.size = size
+        epochs.append([k for numbers, *_ in loader for k in numbers.tolist()])
+        assert loader.state_dict()["reader"]["epoch"] == len(epochs)
+    assert epochs == [[], [0, 1, 2], [], [0, 1, 2, 3, 4]]
+
+
+def test_empty_data_set_does_not_take_the_state_of_another_one() -> None:
+    data = Growing()
+    loader = ndd.DataLoader(data, batch_size=2)
+    next(iter(loader))
+    saved = loader.state_dict()
+    data.size = 0
+    assert list(loader) == []  # the epoch before was left early
+    loader.load_state_dict(saved)
+    with pytest.raises(RuntimeError, match=r"no samples found in dataset=<Growing of "):
+        next(iter(loader))
+
+
+def test_endless_sequence_of_an_empty_data_set_is_refused() -> None:
+    for take in (lambda reader: next(reader.next_epoch(2)), lambda reader: reader(batch_size=2), lambda reader: reader.next_epoch(2, capture=True)):
+        with pytest.raises(RuntimeError, match=r"no samples found in dataset=<list of 0 items>"):
+            list(take(ndd.readers.Dataset([])))

@@ -374,7 +374,6 @@ def test_empty_sources_say_what_was_searched(images: list[Path], tmp_path: Path)
     (tmp_path / "empty.tar").write_bytes(bytes(10240))
     root = str(tmp_path)
     for make, text in (
-        (lambda: ndd.readers.Dataset([]), "no samples found in dataset=<list of 0 items>: the number of input samples: 0"),
         (lambda: ndd.readers.Webdataset(paths=[f"{root}/empty.tar"], ext="jpg"), f"no samples found in paths=['{root}/empty.tar'], ext='jpg'"),
         (lambda: ndd.readers.File(file_root=root, file_filters="*.zip"), f'No files found in the subdirectories of "{root}": no file in 1 of them '
          "matches *.zip"),
@@ -398,3 +397,27 @@ def test_assert_resumable_shows_what_differs() -> None:
     with pytest.raises(AssertionError, match=re.escape("batch 0 is [(0, ([0, 0, 0, 0, 0, 0, ...], 't0'))")) as caught:
         assert_resumable(make, worlds=[(1, 1)], batch_sizes=[1])
     assert "instead of [(1, ([1, 1, 1, 1, 1, 1, ...], 't1'))" in str(caught.value)
+
+
+def test_pin_memory_calls_the_method_of_other_objects_as_torch_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Graph:
+        def __init__(self, nodes: torch.Tensor, pinned: bool = False) -> None:
+            self.nodes, self.pinned = nodes, pinned
+
+        def pin_memory(self) -> "Graph":
+            return Graph(self.nodes, True)
+
+    pinned = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor.tolist()) or tensor)
+    data = [torch.tensor(k) for k in range(4)]
+
+    def collate(items: list[torch.Tensor]) -> dict[str, Any]:
+        nodes = torch.stack(items)
+        return {"graphs": [Graph(nodes), Graph(nodes)], "labels": nodes, "name": "a"}
+
+    batches = list(ndd.DataLoader(data, batch_size=2, collate_fn=collate, pin_memory=True))
+    assert [graph.pinned for batch in batches for graph in batch["graphs"]] == [True] * 4
+    assert pinned == [[0, 1], [2, 3]]
+    (batch,) = ndd.DataLoader(data, batch_size=4, collate_fn=collate)
+    assert [graph.pinned for graph in batch["graphs"]] == [False, False]

@@ -490,3 +490,25 @@ def test_resize_returns_a_tensor_of_the_same_size(arguments: dict[str, Any]) -> 
     for wrong in wrongs:
         with pytest.raises(ValueError, match=r"lanczos|cubist"):
             F.resize(torch.zeros(3, 24, 36), **arguments, **wrong)
+
+
+@pytest.mark.parametrize("arguments", [{"size": [0, 5]}, {"size": 1, "max_size": 10}, {"size": None, "max_size": 10}], ids=str)
+@pytest.mark.parametrize("interpolation", ["nearest", "nearest-exact", "bilinear"])
+def test_resize_to_no_pixels_is_refused_as_in_torchvision(arguments: dict[str, Any], interpolation: str) -> None:
+    narrow = pixels(100, 2)
+    with pytest.raises(RuntimeError):
+        reference.resize(narrow, interpolation=reference.InterpolationMode(interpolation), **arguments)
+    for images in (narrow, narrow.float(), image_batch([pixels(2, 2), narrow]), image_batch([narrow, narrow], "CHW")):
+        with pytest.raises(RuntimeError, match=r"resize: (sample [01]: )?the new (height|width) must be positive, got 0"):
+            F.resize(images, interpolation=interpolation, **arguments)
+
+
+def test_resize_names_the_sample_that_would_have_no_pixels() -> None:
+    with pytest.raises(RuntimeError, match="resize: sample 1: the new width must be positive"):
+        F.resize(image_batch([pixels(9, 9), pixels(100, 2)]), 1, max_size=10)
+
+
+def test_center_crop_refuses_three_numbers() -> None:
+    for images in (pixels(9, 9), image_batch([pixels(9, 9)])):
+        with pytest.raises(ValueError, match=r"center_crop: output_size must be one number or two, got \[1, 2, 3\]"):
+            F.center_crop(images, [1, 2, 3])

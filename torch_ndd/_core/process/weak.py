@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Weak collections: objects that are available as long as another object holds them.
+"""Weak collections and calls: objects that are available as long as another object holds them.
 
 ``weakref.WeakSet`` and ``WeakValueDictionary`` call a Python function when an object is destroyed. A KeyboardInterrupt may be raised in it, and
 Python drops the exceptions of such functions, so that the program would continue. Here no function is called; dead entries are dropped when the
@@ -7,9 +7,12 @@ collection grows.
 """
 
 import weakref
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from typing import Concatenate, Generic, ParamSpec, TypeVar, cast
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 _FEW = 64
@@ -44,3 +47,20 @@ class WeakValues(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         """Return the values that still exist."""
         return iter([value for reference in list(self._references.values()) if (value := reference()) is not None])
+
+
+class WeakCall(Generic[P, R]):
+    """A method of an object that may hold this call: a method itself would hold the object, and neither would end before Python looks for cycles.
+
+    Once the object no longer exists, the call raises CancelledError.
+    """
+
+    def __init__(self, method: Callable[P, R]) -> None:
+        self._owner: weakref.ref[object] = weakref.ref(method.__self__)  # type: ignore[attr-defined]
+        self._function = cast("Callable[Concatenate[object, P], R]", method.__func__)  # type: ignore[attr-defined]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        owner = self._owner()
+        if owner is None:
+            raise CancelledError
+        return self._function(owner, *args, **kwargs)

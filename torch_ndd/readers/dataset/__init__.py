@@ -3,7 +3,7 @@
 
 import operator
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -13,11 +13,12 @@ import torch
 from typing_extensions import Unpack, override
 
 from ..._core.context.device import DeviceLike
+from ..._core.process.weak import WeakCall
 from ..._core.process.workers import Workers
 from ..._core.work.diagnosis import is_loading
 from ..._core.work.sources import Sources
 from .._options import LoaderOptions
-from .._order import Order
+from .._order import Order, Position
 from .._threads import READING_THREADS, ThreadedReader
 from ._activity import Activity
 from ._items import Failed, Rows, collate_outputs, find_table, first_sample, need_no_preparation, prepare_item, resolve_subsets, take_rows
@@ -38,7 +39,7 @@ class Dataset(ThreadedReader):
     A data set with ``__getitems__`` (those of Hugging Face) is called with lists of indices instead, those of a batch or a part for each thread; in
     processes it is not.
     Random numbers that it draws itself are not part of the reader's state. The data set may change between epochs, also in size: nothing of an epoch
-    is read before it begins.
+    is read before it begins. Without items a loop over the reader yields nothing, as in torch.
 
     Args:
         dataset: the data set.
@@ -56,7 +57,8 @@ class Dataset(ThreadedReader):
     Raises:
         TypeError: a data set without ``__getitem__`` or ``__len__``, or that cannot be sent to processes; indices that are not integers.
         ValueError: a negative ``num_workers``, another start method, ``sampler`` with ``random_shuffle``.
-        RuntimeError: at any step, for an item that cannot be read; the message names it, and its cause is the data set's exception.
+        RuntimeError: at any step, for an item that cannot be read; the message names it, and its cause is the data set's exception. From
+            :meth:`next_epoch`, which delivers full batches only, if there are no items.
 
     >>> reader = Dataset([(torch.arange(k), k % 2) for k in range(3)], 2)
     >>> for values, labels in reader:
@@ -115,6 +117,23 @@ class Dataset(ThreadedReader):
     @override
     def scan(self) -> int:
         return len(self._dataset if self._sampler is None else self._sampler)
+
+    @override
+    def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
+        # As torch's DataLoader, which yields nothing from an empty data set, such as a part of a split of a few items. A state in the middle of an
+        # epoch belongs to another data set, which is an error.
+        if self.scan() or (self._resumed and (self._state.position.offset or self._state.history)):
+            return super().begin_pass(batch_size)
+        with self._lock:
+            passes, offset = self._state.position  # an epoch that was left early has ended
+            ended = self._state.moved_to(Position(passes + bool(offset) + 1))
+            self._order, self._state = None, ended._replace(epochs=ended.epochs + 1, size=None)
+            self._resumed, self._loop = False, object()
+        return iter(())
+
+    @override
+    def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:
+        return super().count_batches(batch_size, drop_last) if self.scan() else 0
 
     @override
     def list_costs(self, column: str) -> np.ndarray:
@@ -241,7 +260,9 @@ class Dataset(ThreadedReader):
             size = max(1, len(samples))
         else:
             size = 1 if pace is None else pace.choose_piece(len(samples), pool.max_workers, self.reads_together)
-        return [partial(self._read_piece, samples[begin : begin + size]) for begin in range(0, len(samples), size)]
+        # Requests must not hold the reader that holds them, or its threads and what the data set has open would outlive the loader.
+        read = WeakCall(self._read_piece)
+        return [partial(read, samples[begin : begin + size]) for begin in range(0, len(samples), size)]
 
     @override
     def is_quick(self) -> bool:
@@ -263,7 +284,7 @@ class Dataset(ThreadedReader):
         :meta private:
         """
         if self._has_table():
-            return partial(self._read_rows, samples.tolist())
+            return partial(WeakCall(self._read_rows), samples.tolist())
         pool, numbers = self.find_pool(), samples.tolist()
         pace = None if pool is None else self._pace
         reads = self.plan_reads(numbers, pool, pace)

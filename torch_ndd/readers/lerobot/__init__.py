@@ -12,6 +12,7 @@ import torch
 from typing_extensions import Unpack, override
 
 from ..._core.context.device import DeviceLike
+from ..._core.process.weak import WeakCall
 from ..._core.suggestions import similar
 from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import UnreadableSamples
@@ -244,13 +245,13 @@ class LeRobot(ThreadedReader):
     def start(self, samples: np.ndarray) -> _Request:  # type: ignore[override]
         data = self._load()
         episode, frame = self._locate(samples)
-        clips = []
+        clips, choose = [], WeakCall(self._choose)  # the reader holds the request
         for camera, files in data.episodes.videos.items():
             rows, _ = self._rows(camera, episode, frame)
             # Times in the video: the begin of the episode there plus the time within the episode.
             times = data.episodes.video_begins[camera][episode][:, None] + data.columns["timestamp"][rows.reshape(len(samples), -1)]
             # The frames are chosen on the thread that opens the video, when its rate and length are known.
-            clips += [Clip(files.paths[files.number[e]], partial(self._choose, seconds)) for e, seconds in zip(episode.tolist(), times, strict=True)]
+            clips += [Clip(files.paths[files.number[e]], partial(choose, seconds)) for e, seconds in zip(episode.tolist(), times, strict=True)]
         stored = None
         if data.images is not None:
             cameras = [name for name, feature in data.features.items() if feature.kind == "image"]

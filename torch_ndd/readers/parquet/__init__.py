@@ -6,7 +6,7 @@ import importlib
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import partial
@@ -42,6 +42,9 @@ _BYTES_COPIED_HERE = 256 * 2**10
 _FILES_KEPT = 16
 # A row group whose values may be more than the limit is read in at least this many parts.
 _PARTS = 16
+
+
+Loaded = tuple[LocatedRows, list[Group]]  # samples whose row groups are in memory
 
 
 class Parquet(BatchThreadsReader):
@@ -232,15 +235,17 @@ class Parquet(BatchThreadsReader):
         return f"{self._paths[file]} at row {sample - self._begins[first]}"
 
     @override
-    def start(self, samples: np.ndarray) -> Future[Any] | Callable[[], Any]:
+    def start(self, samples: np.ndarray) -> Future[Any] | Loaded:
         return self._find_loaded(samples) or super().start(samples)
 
     @override
-    def finish(self, request: Future[Any] | Callable[[], Any], samples: np.ndarray) -> Any:
-        return super().finish(request, samples) if isinstance(request, Future) else self._name_samples(request(), samples)
+    def finish(self, request: Future[Any] | Loaded, samples: np.ndarray) -> Any:
+        if isinstance(request, Future):
+            return super().finish(request, samples)
+        return self._name_samples(self._copy_loaded(samples, *request), samples)
 
-    def _find_loaded(self, samples: np.ndarray) -> Callable[[], Any] | None:
-        """Return how :meth:`finish` can copy samples itself, if they are small and their row groups are in memory."""
+    def _find_loaded(self, samples: np.ndarray) -> Loaded | None:
+        """Return the samples for :meth:`finish` to copy, if they are small and their row groups are in memory."""
         if self._process != os.getpid():
             return None
         located = LocatedRows(samples, self._begins, len(self._selected))
@@ -253,7 +258,7 @@ class Parquet(BatchThreadsReader):
         # Values that need a look at each sample may be in files.
         if not all(group.is_contiguous for group in groups) or len(samples) * max(group.row_bytes for group in groups) > _BYTES_COPIED_HERE:
             return None
-        return partial(self._copy_loaded, samples, located, groups)
+        return located, groups
 
     def _copy_loaded(self, samples: np.ndarray, located: LocatedRows, groups: list[Group]) -> dict[str, Batch]:
         if (outputs := located.copy(groups, [column.name for column in self._selected])) is not None:

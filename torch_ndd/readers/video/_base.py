@@ -11,6 +11,7 @@ import torch
 
 from ... import types
 from ..._core.context.device import DeviceLike
+from ..._core.process.weak import WeakCall
 from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import BadSample, UnreadableSamples
 from ..._core.work.cuda_work import stream_work
@@ -141,7 +142,7 @@ class VideoReader(ThreadedReader):
 
     def _clip(self, sample: int) -> Clip:
         assert self._index is not None
-        return Clip(self._index.listed[self._index.video[sample]].path, partial(self._choose, sample))
+        return Clip(self._index.listed[self._index.video[sample]].path, partial(WeakCall(self._choose), sample))  # the reader holds the request
 
     def _choose(self, sample: int, video: VideoFacts) -> np.ndarray:
         """Return the frame numbers of a sequence; -1 for filled ones."""

@@ -148,7 +148,9 @@ def as_height_width(output_size: Any) -> tuple[int, int]:
     if isinstance(output_size, int | float):
         return int(output_size), int(output_size)
     numbers = [int(extent) for extent in output_size]
-    return (numbers[0], numbers[0]) if len(numbers) == 1 else (numbers[0], numbers[1])
+    if len(numbers) not in (1, 2):
+        raise ValueError(f"center_crop: output_size must be one number or two, got {output_size!r}")
+    return numbers[0], numbers[-1]
 
 
 def _middle_start(extent: Number, size: int) -> Number:

@@ -38,6 +38,7 @@ def resize(inpt: Any, size: Any, interpolation: Any = InterpolationMode.BILINEAR
 
     Raises:
         ValueError: ``max_size`` with two sizes or not above ``size``; "lanczos" without ``antialias``; another interpolation.
+        RuntimeError: images of a new size without pixels.
 
     >>> resize(torch.zeros(3, 480, 640), 256).shape
     torch.Size([3, 256, 341])
@@ -118,7 +119,17 @@ def _resolve_mode(interpolation: Any, antialias: bool | None) -> tuple[Interpola
     return mode, smooth
 
 
+def _check_extents(height: Number, width: Number) -> None:
+    # The operators take 0 for "by the aspect ratio", and a size that comes out as 0 is one that max_size or a small scale has left nothing of.
+    for name, extent in (("height", height), ("width", width)):
+        has_pixels = extent > 0
+        if not holds(has_pixels):
+            found = int(extent.min()) if isinstance(extent, torch.Tensor) else extent
+            raise RuntimeError(f"resize: {first_failure(has_pixels)}the new {name} must be positive, got {found}; give a larger size or max_size")
+
+
 def _resample(images: Batch, height: Number, width: Number, mode: InterpolationMode, antialias: bool, rule: Rule = "torch", **region: Any) -> Batch:
+    _check_extents(height, width)
     rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else rule  # whose nearest pixels are at centers
     return resample(images, size=rows(height, width), interp_type=FILTERS[mode], antialias=antialias, rule=rule, **region)
 
@@ -168,6 +179,7 @@ def normalize_resized(inpt: Batch, size: Any, interpolation: Any, normalization:
     images = as_images("resize", inpt)
     mode, smooth = _resolve_mode(interpolation, True)
     new = output_size(*size_of(images), size, None, images.batch_size)
+    _check_extents(*new)
     rule = "dali" if mode is InterpolationMode.NEAREST_EXACT else PILLOW
     return resize_crop_mirror(images, size=rows(*new), interp_type=FILTERS[mode], antialias=smooth, rule=rule, **normalization())
 
@@ -188,6 +200,7 @@ def resize_center(
     new, window = output_size(*size_of(images), size, max_size, images.batch_size), as_height_width(crop)
     if mode is InterpolationMode.NEAREST_EXACT or not all(holds(to >= extent) for to, extent in zip(new, window, strict=True)):
         return None
+    _check_extents(*new)
     filters = {"interp_type": FILTERS[mode], "antialias": smooth, "rule": rule}
     arguments = filters if normalization is None else filters | normalization()
     output = resize_crop_mirror(images, size=rows(*new), crop=list(window), rounding="half_to_even", **arguments)
