@@ -100,7 +100,7 @@ class StepOrder(Order):
 
     @override
     def has_rest(self, position: Position, blocks: Blocks) -> bool:
-        return self._cut_step(position, 1, blocks)[2] > 0  # without the samples, which take twice as long
+        return self._cut_step(position, 1, blocks)[2] > 0
 
     @override
     def rest(self, position: Position, count: int, blocks: Blocks = ALL_BLOCKS) -> np.ndarray:

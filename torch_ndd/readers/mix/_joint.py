@@ -111,7 +111,7 @@ class JointItems:
 
 
 class JointRows:
-    """``TensorDataset``s, of which rows are taken together: 256 items of two tensors from 5 sources take 0.1 ms, as items 2 ms."""
+    """``TensorDataset``s, of which rows are taken together: 256 samples of two tensors from 5 sources take 0.55 ms in a loader, as items 2.4 ms."""
 
     def __init__(self, readers: Sequence[Dataset]) -> None:
         self._readers = readers
@@ -150,7 +150,7 @@ class JointRows:
                     gather_rows(tensor, index, column[begin:end])
         if len(parts) == 1:
             return Rows(columns)
-        # Source by source so far. One more gather takes half of the time that copies to scattered places do.
+        # Source by source so far. With copies to scattered places in place of one more gather, a batch took 0.84 ms.
         places = np.empty_like(order)
         places[order] = np.arange(len(order))
         return Rows(gather_rows(column, places, torch.empty_like(column)) for column in columns)
