@@ -60,6 +60,9 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     kind = type(value)
     if kind is Batch or kind is torch.Tensor:  # most leaves; each of the questions below takes 0.4 us
         return function(value)
+    if kind is tuple:
+        parts = [map_leaves(function, part) for part in value]
+        return value if all(map(operator.is_, parts, value)) else tuple(parts)
     if isinstance(value, Samples):
         return [map_leaves(function, part) for part in value]
     if isinstance(value, str | bytes | bytearray | memoryview | range) or (kind is list and _PLAIN.issuperset(map(type, value))):

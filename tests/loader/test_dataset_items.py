@@ -247,3 +247,11 @@ def test_times_of_numpy_stay_as_they_are() -> None:
     for value in (np.datetime64("2020-01-01"), np.timedelta64(3, "s")):
         (found,) = ndd.DataLoader([value, value], batch_size=2)
         assert found == [value, value]
+
+
+@pytest.mark.parametrize("workers", [None, 0])
+def test_batches_of_plain_items_and_of_files_in_turn(workers: int | None) -> None:
+    """Whether items need preparation is not taken from the batch before."""
+    plain, marked = [torch.tensor([1, 2], dtype=torch.uint8)] * 4, [EncodedFile(b"\3\4\5")] * 4
+    loader = ndd.DataLoader([*plain, *marked, *plain, *marked], batch_size=4, num_workers=workers)
+    assert [[values.tolist() for values in batch] for batch in loader] == [[[1, 2]] * 4, [[3, 4, 5]] * 4] * 2

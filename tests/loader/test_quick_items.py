@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -61,6 +62,36 @@ def test_the_program_reads_a_mix_of_quick_items() -> None:
             data.threads.clear()
         assert [[values.tolist(), source.tolist()] for values, _, source in loader] == expected
     assert sources["a"].threads | sources["b"].threads == {threading.get_ident()}
+
+
+class Together(Items):
+    """Items that are read in one call."""
+
+    def __init__(self, first: int) -> None:
+        super().__init__(first)
+        self.calls: list[int] = []
+
+    def __getitems__(self, numbers: list[int]) -> list[tuple[int, str]]:
+        self.calls.append(len(numbers))
+        return [self[k] for k in numbers]
+
+
+@pytest.mark.parametrize("workers", [None, 0, 1])
+def test_a_mix_of_data_sets_that_are_read_in_different_ways(workers: int | None) -> None:
+    together = Together(4 * SIZE)
+    first = ndd.readers.Dataset(Items(), num_workers=workers)
+    sources = {"a": first, "b": together, "c": Items(2 * SIZE), "d": Items(3 * SIZE)}
+    loader = ndd.DataLoader(ndd.readers.Mix(sources, weights={"a": 5, "b": 20, "c": 1, "d": 3}, epoch=58), batch_size=29)
+    for epoch in range(4):
+        together.calls.clear()
+        for step, (values, texts, source) in enumerate(loader):
+            begins = np.array([0, 4 * SIZE, 2 * SIZE, 3 * SIZE])[source.numpy()]
+            numbers = values.numpy() - begins
+            assert texts == tuple(f"text {k}" for k in numbers)
+            for k, weight in enumerate((5, 20, 1, 3)):  # each source in its order, and exactly its part
+                expected = ((2 * epoch + step) * weight + np.arange(weight)) % SIZE
+                assert numbers[source.numpy() == k].tolist() == expected.tolist()
+    assert together.calls == [20, 20]  # a call for each batch once one thread reads
 
 
 def test_a_function_stays_on_the_thread_of_the_loader() -> None:

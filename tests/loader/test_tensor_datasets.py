@@ -105,3 +105,39 @@ def test_arrays_among_the_tensors_are_read_as_items() -> None:
 def test_index_outside_is_named() -> None:
     with pytest.raises(RuntimeError, match=r"out of (bounds|range)"):
         list(ndd.DataLoader(Subset(_make_table(), [0, COUNT]), batch_size=2))
+
+
+def _columns(mix: ndd.readers.Mix) -> list[Any]:
+    return [[column.tolist() if isinstance(column, torch.Tensor) else [part.tolist() for part in column] for column in batch]
+            for batch in ndd.DataLoader(mix, batch_size=11)]  # fmt: skip
+
+
+def _make_wide() -> TensorDataset:
+    """Samples like those of the other, but for the shape of the second."""
+    return TensorDataset(torch.zeros(4, 0, dtype=torch.bfloat16), torch.rand(4, 5).double())
+
+
+MIXES: dict[str, tuple[Callable[[], Any], bool]] = {  # with whether rows are taken together
+    "whole, and a part of a part": (lambda: {"a": _make_table(), "b": DATA_SETS["part of a part"]()}, True),
+    "negative indices": (lambda: {"a": _make_table(), "b": DATA_SETS["negative indices"]()}, False),
+    "no bytes": (lambda: {"a": TensorDataset(torch.zeros(3, 0), torch.arange(3)), "b": TensorDataset(torch.zeros(5, 0), torch.arange(5))}, True),
+    "ragged": (lambda: {"a": TensorDataset(torch.zeros(4, 0, dtype=torch.bfloat16), torch.rand(4, 3).double()), "b": _make_wide()}, False),
+    "items beside": (lambda: {"a": TensorDataset(torch.arange(7)), "b": [(torch.tensor(k),) for k in range(5)]}, False),
+}
+
+
+@pytest.mark.parametrize("name", MIXES)
+def test_a_mix_takes_the_rows_of_each_source_together(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, together = MIXES[name]
+    torch.manual_seed(0)
+    sources = make()
+    expected = _columns(ndd.readers.Mix({key: [source[k] for k in range(len(source))] for key, source in sources.items()}, epoch=40))
+    mix = ndd.readers.Mix(sources, epoch=40)
+    mix.prepare_order()
+    reads = []
+    read = TensorDataset.__getitem__
+    monkeypatch.setattr(TensorDataset, "__getitem__", lambda self, index: (reads.append(index), read(self, index))[1])
+    mix._check = mix._compare_sources({})  # which reads a sample of each
+    reads.clear()
+    assert _columns(mix) == expected
+    assert bool(reads) is not together

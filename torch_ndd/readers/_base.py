@@ -291,7 +291,7 @@ class Reader(SampleSource):
             self._started = True
             position = self._state.position
             # In PyTorch's protocol a pass ends for this worker; DALI's protocol goes on into the next pass.
-            if walk and not len(order.rest(position, 1, walk)):
+            if walk and not order.has_rest(position, walk):
                 return None
             outputs, after, drawn = self._ahead.read_next(self, order, position, count, walk, left)
             # Only after delivery, so that a state never counts a batch that was merely read ahead.

@@ -174,6 +174,10 @@ class Order:
         # A batch that begins beyond the end stays empty even with padding: the pass is over.
         return self._pad_to_shard(passes, places if self.pad_last_batch and inside[0] else places[inside])
 
+    def has_rest(self, position: Position, blocks: Blocks) -> bool:
+        """Return whether this pass has samples left."""
+        return len(self.rest(position, 1, blocks)) > 0
+
     def walk(self, position: Position, count: int, blocks: Blocks) -> tuple[np.ndarray, Position]:
         """Return the next ``count`` samples of this pass as :meth:`rest` does, and the position after them."""
         return self.rest(position, count, blocks), Position(position.passes, position.offset + count)

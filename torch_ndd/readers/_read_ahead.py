@@ -81,7 +81,7 @@ class ReadAhead:
             if requests:
                 # Continue from the last request, which may already lie in the next pass.
                 position = requests[-1].after
-                ended = walk and not len(order.rest(position, 1, walk))
+                ended = walk and not order.has_rest(position, walk)
                 if reader._can_change and (ended if walk else len(requests) > left):
                     break
                 if ended:

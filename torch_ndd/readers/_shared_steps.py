@@ -99,6 +99,10 @@ class StepOrder(Order):
         return samples[np.minimum(np.arange(width), max(0, end - 1 - first))], following
 
     @override
+    def has_rest(self, position: Position, blocks: Blocks) -> bool:
+        return self._cut_step(position, 1, blocks)[2] > 0
+
+    @override
     def rest(self, position: Position, count: int, blocks: Blocks = ALL_BLOCKS) -> np.ndarray:
         return self.walk(position, count, blocks)[0]
 

@@ -214,11 +214,11 @@ class OutputCheck:
 
     def __init__(self, op: str, what: str, outputs: Any) -> None:
         self._op, self._what, self._kinds = op, what, _kinds_of(outputs)
-        self._plain = type(outputs) is tuple and all(type(column) is Batch for column in outputs)
+        self._plain = isinstance(outputs, tuple) and all(type(column) is Batch for column in outputs)
 
     def check(self, what: str, outputs: Any) -> None:
         """Raise ValueError for other names, dtypes, dimensions or layouts."""
-        if self._plain and type(outputs) is tuple and len(outputs) == len(self._kinds):  # nearly always, and for each source of a batch
+        if self._plain and isinstance(outputs, tuple) and len(outputs) == len(self._kinds):  # nearly always, and for each source of a batch
             for column, kind in zip(outputs, self._kinds.values(), strict=True):
                 if type(column) is not Batch or column.buffer.dtype is not kind[0] or column.ndim != kind[1] or column.layout != kind[2]:
                     break

@@ -22,7 +22,7 @@ from .._order import Order, Position
 from .._threads import READING_THREADS, ThreadedReader
 from ._activity import Activity
 from ._items import Failed, Rows, collate_outputs, find_table, first_sample, need_no_preparation, prepare_item, resolve_subsets, take_rows
-from ._requests import ItemRequest, Pace, PaceOfProcesses, check_items, read_each
+from ._requests import ItemRequest, Pace, PaceOfProcesses, check_items, choose_size, read_each
 from ._worker_processes import Context, Processes, check_context
 
 
@@ -95,6 +95,7 @@ class Dataset(ThreadedReader):
         self._lender: Dataset | None = None  # whose threads are used
         self.reads_together = multiprocessing_context is None and _has_getitems(dataset)
         self._begun = False  # an epoch
+        self._prepares = True  # what the latest items suggest: they need preparation
         self._activity, self._pace = Activity(), Pace() if multiprocessing_context is None else PaceOfProcesses()
 
     # `len(dataset)` is asked for in every epoch, because a data set or sampler may have grown.
@@ -218,16 +219,20 @@ class Dataset(ThreadedReader):
     def _read_alone(self, samples: list[int]) -> list[Any]:
         """Return what :meth:`_read_piece` does, from a call for each item."""
         read = partial(operator.getitem, self._dataset)
-        if self._collate is not None:
-            return read_each(read, samples)
+        if not self._prepares or self._collate is not None:
+            return self._prepare(read_each(read, samples))
         # What an item is converted from, such as a picture of PIL, is not kept until all of them were read.
         first = read_each(read, samples[:1])
-        if not need_no_preparation(first):
+        self._prepares = not need_no_preparation(first)
+        if self._prepares:
             return read_each(prepare_item, first) + read_each(self._read, samples[1:])
         return self._prepare(first + read_each(read, samples[1:]))
 
     def _prepare(self, items: list[Any]) -> list[Any]:
-        return items if self._collate is not None or need_no_preparation(items) else read_each(prepare_item, items)
+        if self._collate is not None or need_no_preparation(items):
+            return items
+        self._prepares = True
+        return read_each(prepare_item, items)
 
     def _read_piece(self, samples: list[int]) -> list[Any]:
         """Return the items of some samples, with :class:`Failed` in place of those that cannot be read."""
@@ -251,19 +256,6 @@ class Dataset(ThreadedReader):
         """
         return None if self._reads_inline() else self._pool()
 
-    def plan_reads(self, samples: list[int], pool: Workers | None, pace: Pace | None) -> list[Callable[[], list[Any]]]:
-        """Return functions that read the samples, a piece each, in a size that suits the threads.
-
-        :meta private:
-        """
-        if pool is None:
-            size = max(1, len(samples))
-        else:
-            size = 1 if pace is None else pace.choose_piece(len(samples), pool.max_workers, self.reads_together)
-        # Requests must not hold the reader that holds them, or its threads and what the data set has open would outlive the loader.
-        read = WeakCall(self._read_piece)
-        return [partial(read, samples[begin : begin + size]) for begin in range(0, len(samples), size)]
-
     @override
     def is_quick(self) -> bool:
         return self._context is None and (self._pace.in_turn or self._has_table())
@@ -272,10 +264,10 @@ class Dataset(ThreadedReader):
         """Return whether the samples of a batch are rows of tensors, which one thread takes together."""
         return self._delivers_items and self._context is None and find_table(self._dataset) is not None
 
-    def _read_rows(self, samples: list[int]) -> list[Any]:
+    def _read_rows(self, samples: np.ndarray) -> list[Any]:
         with self._activity:
             rows = take_rows(self._dataset, samples)
-            return self._read_alone(samples) if rows is None else rows
+            return self._read_alone(samples.tolist()) if rows is None else rows
 
     @override
     def start(self, samples: np.ndarray) -> Callable[[], list[Any]]:
@@ -284,10 +276,13 @@ class Dataset(ThreadedReader):
         :meta private:
         """
         if self._has_table():
-            return partial(WeakCall(self._read_rows), samples.tolist())
+            return partial(WeakCall(self._read_rows), samples)
         pool, numbers = self.find_pool(), samples.tolist()
         pace = None if pool is None else self._pace
-        reads = self.plan_reads(numbers, pool, pace)
+        size = choose_size(len(numbers), pool, pace, self.reads_together)
+        # Requests must not hold the reader that holds them, or its threads and what the data set has open would outlive the loader.
+        read = WeakCall(self._read_piece)
+        reads = [partial(read, numbers[begin : begin + size]) for begin in range(0, len(numbers), size)]
         return ItemRequest(reads, len(numbers), pool, pace, self._activity, self.reads_together, is_loading()).items
 
     @override

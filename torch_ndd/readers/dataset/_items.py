@@ -228,25 +228,40 @@ def find_table(dataset: Any) -> torch.utils.data.TensorDataset | None:
     return dataset if type(dataset) is torch.utils.data.TensorDataset else None
 
 
-def take_rows(dataset: Any, samples: list[int]) -> Rows | None:
-    """Return the items of a data set with a table, one gather for each tensor: 256 items of two take 20 us instead of 1,500.
+def find_rows(dataset: Any, samples: np.ndarray) -> tuple[Sequence[torch.Tensor], np.ndarray] | None:
+    """Return the tensors of a data set with a table, and the rows of samples in them.
 
     None if a tensor is of a kind that is read item by item, or an index is outside.
     """
-    dataset, samples = resolve_subsets(dataset, samples)
+    index = samples
+    if type(dataset) is torch.utils.data.Subset:
+        dataset, numbers = resolve_subsets(dataset, samples.tolist())
+        index = np.array(numbers)
     tensors = dataset.tensors
-    if not samples or not tensors or not all(type(tensor) is torch.Tensor and tensor.is_cpu and not tensor.requires_grad for tensor in tensors):
+    if not len(index) or not tensors:
+        return None
+    if not all(type(tensor) is torch.Tensor and tensor.is_cpu and not tensor.requires_grad for tensor in tensors):
         return None
     if any(tensor.layout != torch.strided or tensor.is_nested for tensor in tensors):
         return None
-    index = np.array(samples)
     if index.dtype != np.int64 or index.ndim != 1 or not 0 <= index.min() <= index.max() < min(map(len, tensors)):
         return None
-    return Rows(_take(tensor, index) for tensor in tensors)
+    return tensors, index
 
 
-def _take(tensor: torch.Tensor, index: np.ndarray) -> torch.Tensor:
-    out = empty((len(index), *tensor.shape[1:]), tensor.dtype, CPU)
+def take_rows(dataset: Any, samples: np.ndarray) -> Rows | None:
+    """Return the items of a data set with a table, one gather for each tensor: 256 items of two take 20 us instead of 1,500.
+
+    None where :func:`find_rows` returns it.
+    """
+    if (found := find_rows(dataset, samples)) is None:
+        return None
+    tensors, index = found
+    return Rows(gather_rows(tensor, index, empty((len(index), *tensor.shape[1:]), tensor.dtype, CPU)) for tensor in tensors)
+
+
+def gather_rows(tensor: torch.Tensor, index: np.ndarray, out: torch.Tensor) -> torch.Tensor:
+    """Copy rows of a tensor to ``out``, and return it."""
     # NumPy copies on this thread; torch would wait for others, which decode. It has no bfloat16, and copies the whole array if it is not contiguous.
     if tensor.is_contiguous() and tensor.dtype in _OF_NUMPY:
         np.take(tensor.numpy(), index, axis=0, out=out.numpy(), mode="clip")
@@ -257,6 +272,8 @@ def _take(tensor: torch.Tensor, index: np.ndarray) -> torch.Tensor:
 def collate(items: Sequence[Any], where: str = "") -> Any:
     """Collate the items of a batch into one structure of Batches; values that are not tensors stay as they are, in a list or a tuple."""
     first = items[0]
+    if type(first) in _NUMBERS and _has_type(items, type(first)):  # 3 us less than the way through all the questions below
+        return new_batch(_numbers(items, where))
     # First, because a type registered with default_collate may be a mapping or sequence as well.
     if isinstance(first, str | bytes) or _is_leaf(first):
         return _column(items, where)
@@ -391,6 +408,7 @@ def _kind(value: Any) -> str:
     return "number" if isinstance(value, bool | int | float | complex | np.bool_ | np.number) else "object"
 
 
+_NUMBERS = frozenset((bool, int, float))
 _ALIKE = ({bool}, {int}, {float})  # of which NumPy makes the types that torch does
 _OF_NUMPY = frozenset(torch.from_numpy(np.empty(0, kind)).dtype for kind in "?bBhHiIlLefd")
 _LONG = (np.longdouble, np.clongdouble)  # numbers of NumPy that torch does not have

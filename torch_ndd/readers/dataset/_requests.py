@@ -22,8 +22,11 @@ _QUICK = 30e-6
 # Seconds of all threads, which also wait for each other: of longer items one thread alone is not tried. Augmentation by torchvision that takes 0.8 ms
 # on one thread takes 10 to 16 ms of four.
 _SHORT = 0.2
-_ITEMS_IN_TURN = 16  # of a piece, if one thread reads: it looks after each piece whether it should stop
-_PIECE_IN_TURN = 2e-3  # seconds of such a piece, at most
+# Items of a piece, if one thread reads: it looks after each piece whether it should stop. That takes 3 us, so that quick items have larger pieces in
+# large batches: _PIECES_OF_QUICK, of _QUICK_PIECE seconds at most.
+_ITEMS_IN_TURN = 16
+_PIECES_OF_QUICK, _QUICK_PIECE = 4, 100e-6
+_PIECE_IN_TURN = 2e-3  # seconds of a piece, at most
 _TRIAL = 20e-3  # seconds that one thread reads before others may help it
 _PIECES_OF_TRIAL = 3  # at least
 _SLOWER = 1.25  # times the threads together: then they help
@@ -95,6 +98,8 @@ class Pace:
     def choose_piece(self, items: int, threads: int, in_one_call: bool) -> int:
         """Return how many items of a batch a thread should take at a time."""
         if self.in_turn:
+            if not in_one_call and 0.0 < self._work * _ITEMS_IN_TURN <= _QUICK_PIECE:
+                return max(_ITEMS_IN_TURN, min(-(-items // _PIECES_OF_QUICK), int(_QUICK_PIECE / self._work)))
             # Long items in small pieces: so one thread is soon found to be slower.
             largest, seconds = (max(1, items), _TRIAL) if in_one_call else (_ITEMS_IN_TURN, _PIECE_IN_TURN)
             return largest if self._work * largest <= seconds else max(1, int(seconds / self._work))
@@ -118,6 +123,13 @@ class PaceOfProcesses(Pace):
 
     def choose_piece(self, items: int, threads: int, in_one_call: bool) -> int:
         return max(1, min(-(-items // threads), int(_MESSAGE / self._work))) if self._work else 1
+
+
+def choose_size(items: int, pool: Workers | None, pace: Pace | None, in_one_call: bool) -> int:
+    """Return how many items of a batch should be read as a piece: all without a pool, one without a pace."""
+    if pool is None:
+        return max(1, items)
+    return 1 if pace is None else pace.choose_piece(items, pool.max_workers, in_one_call)
 
 
 class _Pieces:

@@ -26,7 +26,7 @@ from .._waits import Waits, describe_slowest
 from ..dataset import Dataset
 from ..dataset._items import leaves
 from ._fields import Fields
-from ._joint import Joint, JointItems, join_sources
+from ._joint import Joint, JointItems, JointRows, join_sources
 from ._order import Era, MixOrder, count_positions
 from ._schedule import MAX_PERIOD, MAX_SOURCES
 from ._weights import check_temperature, check_weights, whole_weights
@@ -34,6 +34,7 @@ from ._weights import check_temperature, check_weights, whole_weights
 SourceOrder = Literal["interleaved", "shuffled"]
 EpochPolicy = Literal["first", "all", "once"]
 
+_ORDERS: tuple[SourceOrder, ...] = get_args(SourceOrder)  # by whether sources are shuffled
 _PROBED = 16  # samples of a source, to learn its outputs
 
 
@@ -118,7 +119,7 @@ class Mix(SharedSteps):
         for name in sources:
             if not isinstance(name, str):
                 raise TypeError(f"{self._op}: the names of sources must be strings, got {name!r}")
-        check_choice(self._op, "order", order, get_args(SourceOrder), ValueError)
+        check_choice(self._op, "order", order, _ORDERS, ValueError)
         if isinstance(epoch, str):
             check_choice(self._op, "epoch", epoch, get_args(EpochPolicy), ValueError)
         elif not _is_count(epoch, MAX_EPOCH):
@@ -282,7 +283,7 @@ class Mix(SharedSteps):
 
     @override
     def is_quick(self) -> bool:
-        return isinstance(self._joint, JointItems) and self._joint.is_quick()
+        return isinstance(self._joint, JointItems | JointRows) and self._joint.is_quick()
 
     @override
     def start(self, samples: np.ndarray) -> "_Request":
@@ -400,7 +401,7 @@ class Mix(SharedSteps):
                 "base": dict(zip(self._names, order.era.base if first else (0,) * len(self._names), strict=True)),
                 "since": order.since(epoch, at),
                 "weights": [list(entry) for entry in zip(self._names, order.weights, order.sizes, strict=True)],
-                "order": get_args(SourceOrder)[order.shuffled],
+                "order": _ORDERS[order.shuffled],
                 "block": order.block,
                 "once": order.once,
                 "random_shuffle": self._random_shuffle,
@@ -492,7 +493,7 @@ _STATE = {
     "base": _counts,
     "since": whole(),
     "weights": rows(row(text, whole(1, MAX_PERIOD), whole(1, MAX_EPOCH)), 1, MAX_SOURCES),
-    "order": one_of(*get_args(SourceOrder)),
+    "order": one_of(*_ORDERS),
     "block": whole(1, MAX_EPOCH),
     "once": yes_or_no,
     "random_shuffle": yes_or_no,

@@ -2,20 +2,23 @@
 """Sources of one kind, read together into one batch. Merging the batches of several sources would copy all of their bytes."""
 
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
+import torch
 
+from ..._core.native import CPU, empty
 from ..._core.process.workers import Workers
 from ..._core.work.diagnosis import is_loading
 from .._ranges.ranges import Ranges, start_files
 from .._sources.inner import InnerSource
 from ..dataset import Dataset
-from ..dataset._activity import Activity
-from ..dataset._items import collate_outputs
-from ..dataset._requests import ItemRequest, Pace, check_items
+from ..dataset._activity import MeasuredCall, call_measured
+from ..dataset._items import Rows, collate_outputs, find_rows, gather_rows
+from ..dataset._requests import ItemRequest, Pace, check_items, choose_size
 from ..file import File
 
 
@@ -51,6 +54,8 @@ class JointItems:
         self._readers = readers
         # All processes are used, however quick the items are.
         self._pace = Pace() if all(reader._context is None for reader in readers) else None
+        self._has_one_pool = all(reader._lender is readers[0] for reader in readers[1:])
+        self._calls = {reader.reads_together for reader in readers}
 
     def is_quick(self) -> bool:
         """Return whether the thread that wants a batch reads its items."""
@@ -58,19 +63,40 @@ class JointItems:
 
     def start(self, which: np.ndarray, numbers: np.ndarray) -> tuple[int, Requests]:
         """Start to read sample ``numbers[k]`` of source ``which[k]``, for each k. Return the process with the requests."""
-        by_pool: dict[Workers | None, tuple[list[int], list[Callable[[], list[Any]]]]] = {}
-        for source in np.unique(which).tolist():
-            reader, rows = self._readers[source], np.flatnonzero(which == source)
-            pool = reader.find_pool()
-            of_pool = by_pool.setdefault(pool, ([], []))
-            of_pool[0].extend(rows.tolist())
-            # Each data set measures its own, so that the slow one is found.
-            of_pool[1].extend(partial(_read_measured, reader._activity, read) for read in reader.plan_reads(numbers[rows].tolist(), pool, self._pace))
-        in_one_call = all(reader.reads_together for reader in self._readers)
+        order = which.argsort(kind="stable")
+        # Lists, because each operation of NumPy on so few numbers takes a microsecond.
+        rows, sources, samples = order.tolist(), which[order].tolist(), numbers[order].tolist()
+        by_pool: dict[Workers | None, tuple[list[int], list[tuple[Dataset, list[int]]]]] = {}
+        begin, pool = 0, self._readers[0].find_pool() if self._has_one_pool else None
+        while begin < len(rows):
+            reader, end = self._readers[sources[begin]], bisect_right(sources, sources[begin], begin)
+            places, parts = by_pool.setdefault(pool if self._has_one_pool else reader.find_pool(), ([], []))
+            places += rows[begin:end]
+            parts.append((reader, samples[begin:end]))
+            begin = end
         requests: Requests = []
-        for pool, (rows, reads) in by_pool.items():
-            requests.append((rows, ItemRequest(reads, len(rows), pool, self._pace, None, in_one_call, is_loading()).items))
+        for pool, (places, parts) in by_pool.items():
+            reads = [partial(call_measured, piece) for piece in self._cut_pieces(parts, len(places), pool)]
+            requests.append((places, ItemRequest(reads, len(places), pool, self._pace, None, self._calls == {True}, is_loading()).items))
         return os.getpid(), requests
+
+    def _cut_pieces(self, parts: list[tuple[Dataset, list[int]]], count: int, pool: Workers | None) -> list[list[MeasuredCall]]:
+        """Return pieces for threads to read, of several sources where each has few samples. Each source measures its own, to find the slow one."""
+        sizes = {in_one_call: choose_size(count, pool, self._pace, in_one_call) for in_one_call in self._calls}
+        pieces: list[list[MeasuredCall]] = []
+        room = 0  # in the latest piece
+        for reader, samples in parts:
+            size, begin = sizes[reader.reads_together], 0
+            # Each call takes 3 us, so one thread reads the rest of a part with its last piece. Several threads need pieces of one size.
+            more = size - 1 if self.is_quick() else 0
+            while begin < len(samples):
+                if room <= 0:
+                    pieces.append([])
+                    room = size
+                end = begin + room if len(samples) - begin > room + more else len(samples)
+                pieces[-1].append((reader._activity, reader._read_piece, samples[begin:end]))
+                room, begin = room - (end - begin), end
+        return pieces
 
     def finish(self, request: tuple[int, Requests], which: np.ndarray, numbers: np.ndarray) -> Any:
         """Return the outputs. Raise UnreadableSamples."""
@@ -84,12 +110,53 @@ class JointItems:
         return collate_outputs(check_items(items))
 
 
-def _read_measured(activity: Activity, read: Callable[[], list[Any]]) -> list[Any]:
-    with activity:
-        return read()
+class JointRows:
+    """``TensorDataset``s, of which rows are taken together: 256 samples of two tensors from 5 sources take 0.55 ms in a loader, as items 2.4 ms."""
+
+    def __init__(self, readers: Sequence[Dataset]) -> None:
+        self._readers = readers
+        self._items = JointItems(readers)
+
+    def is_quick(self) -> bool:
+        """Return whether the thread that wants a batch reads its items."""
+        return True
+
+    def start(self, which: np.ndarray, numbers: np.ndarray) -> None:
+        """Do nothing: :meth:`finish` takes the rows."""
+
+    def finish(self, request: None, which: np.ndarray, numbers: np.ndarray) -> Any:
+        """Return the outputs. Raise UnreadableSamples."""
+        rows = self._take(which, numbers)
+        # Rows of different shapes, and tensors of kinds that are read item by item.
+        return self._items.finish(self._items.start(which, numbers), which, numbers) if rows is None else rows.outputs(())
+
+    def _take(self, which: np.ndarray, numbers: np.ndarray) -> Rows | None:
+        """Return the rows of a batch; None if they are not alike."""
+        order = which.argsort(kind="stable")
+        sources, samples, parts = which[order].tolist(), numbers[order], []
+        begin = 0
+        while begin < len(sources):
+            reader, end = self._readers[sources[begin]], bisect_right(sources, sources[begin], begin)
+            if (found := find_rows(reader._dataset, samples[begin:end])) is None:
+                return None
+            parts.append((reader, *found, begin, end))
+            begin = end
+        if len({tuple((tensor.dtype, tensor.shape[1:]) for tensor in tensors) for _, tensors, *_ in parts}) > 1:
+            return None
+        columns = [empty((len(samples), *tensor.shape[1:]), tensor.dtype, CPU) for tensor in parts[0][1]]
+        for reader, tensors, index, begin, end in parts:
+            with reader._activity:
+                for column, tensor in zip(columns, tensors, strict=True):
+                    gather_rows(tensor, index, column[begin:end])
+        if len(parts) == 1:
+            return Rows(columns)
+        # Source by source so far. With copies to scattered places in place of one more gather, a batch took 0.84 ms.
+        places = np.empty_like(order)
+        places[order] = np.arange(len(order))
+        return Rows(gather_rows(column, places, torch.empty_like(column)) for column in columns)
 
 
-Joint = JointFiles | JointItems
+Joint = JointFiles | JointItems | JointRows
 
 
 def join_sources(sources: Sequence[InnerSource]) -> Joint | None:
@@ -102,4 +169,6 @@ def join_sources(sources: Sequence[InnerSource]) -> Joint | None:
     if len(tables) == len(sources):
         return JointFiles(files, tables)
     data_sets = [source.reader for source in sources if isinstance(source.reader, Dataset) and source.reader._delivers_items]
-    return JointItems(data_sets) if len(data_sets) == len(sources) else None
+    if len(data_sets) < len(sources):
+        return None
+    return JointRows(data_sets) if all(reader._has_table() for reader in data_sets) else JointItems(data_sets)
