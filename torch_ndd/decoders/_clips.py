@@ -91,7 +91,7 @@ class _Block:
         self._begins = np.cumsum([0, *map(math.prod, shapes)]).tolist()
         self.values = native.empty([self._begins[-1]], torch.uint8, native.CPU)
         self.seconds = np.full(self._first[-1], -1.0)
-        # For all clips at once: NumPy takes longer to begin an operation than for the few frames of one.
+        # For all clips together: NumPy takes longer to begin an operation than for the few frames of one.
         names = {path: k for k, path in enumerate(self._sizes)}
         videos = np.repeat([names[path] for path in paths], counts)
         sizes = np.repeat([math.prod(shape[1:]) for shape in shapes], counts)
