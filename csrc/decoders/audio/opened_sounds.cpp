@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A bounded list under one lock: the newest sounds stay, and the oldest is closed when there is no more room.
+// A bounded queue of open sounds, guarded by one mutex: adding to a full queue closes the sound at its front, which was added first.
 #include "decoders/audio/opened_sounds.h"
 
 #include "ndd/fork_mutex.h"

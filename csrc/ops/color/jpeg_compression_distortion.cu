@@ -151,8 +151,8 @@ __device__ __forceinline__ void color_pixels(uint32_t bright, const ChromaRow& n
   int32_t chroma[2][kColumns];
 #pragma unroll
   for (int p = 0; p < 2; ++p) {
-    // Upsampling by triangles, as libjpeg does: 3/4 of the nearer row and 1/4 of the farther one, and the same along the row in
-    // upsample_chroma().
+    // Upsample with a triangle filter, as libjpeg does: 3/4 of the nearer row and 1/4 of the farther one. upsample_chroma() applies
+    // the same weights along the row.
     int32_t sums[4];
 #pragma unroll
     for (int j = 0; j < 4; ++j) sums[j] = 3 * near.plane[p][j] + far.plane[p][j];

@@ -223,7 +223,7 @@ class LaunchQueue:
 
         Args:
             reads: The pending inputs of the launch.
-            call: Launches the kernel after the given host work. Returns the output if it allocates one, and the pending work.
+            call: Launches the kernel once the given host work has ended. Returns the output, None if it allocates none, and the pending work.
             filled: The tensors that the kernel fills, unless ``call`` returns them.
         """
         event, awaited, hosts = record_event(self._stream), [], []

@@ -57,8 +57,8 @@ class Dataset(ThreadedReader):
     Raises:
         TypeError: a data set without ``__getitem__`` or ``__len__``, or that cannot be sent to processes; indices that are not integers.
         ValueError: a negative ``num_workers``, another start method, ``sampler`` with ``random_shuffle``.
-        RuntimeError: at any step, for an item that cannot be read; the message names it, and its cause is the data set's exception. From
-            :meth:`next_epoch`, which delivers full batches only, if there are no items.
+        RuntimeError: at any step, for an item that cannot be read; the message names it, and its cause is the data set's exception. Also from
+            :meth:`next_epoch` if the data set is empty, because it returns full batches only.
 
     >>> reader = Dataset([(torch.arange(k), k % 2) for k in range(3)], 2)
     >>> for values, labels in reader:
@@ -271,7 +271,7 @@ class Dataset(ThreadedReader):
 
     @override
     def start(self, samples: np.ndarray) -> Callable[[], list[Any]]:
-        """Start to read samples. Return a function that waits for the items, or reads them where there are no threads.
+        """Start reading samples. Return a function that waits for the items, or that reads them if there are no threads.
 
         :meta private:
         """
