@@ -3,7 +3,7 @@
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -67,13 +67,12 @@ class JointItems:
         # Lists, because each operation of NumPy on so few numbers takes a microsecond.
         rows, sources, samples = order.tolist(), which[order].tolist(), numbers[order].tolist()
         by_pool: dict[Workers | None, tuple[list[int], list[tuple[Dataset, list[int]]]]] = {}
-        begin, pool = 0, self._readers[0].find_pool() if self._has_one_pool else None
-        while begin < len(rows):
-            reader, end = self._readers[sources[begin]], bisect_right(sources, sources[begin], begin)
+        pool = self._readers[0].find_pool() if self._has_one_pool else None
+        for source, begin, end in _split_by_source(sources):
+            reader = self._readers[source]
             places, parts = by_pool.setdefault(pool if self._has_one_pool else reader.find_pool(), ([], []))
             places += rows[begin:end]
             parts.append((reader, samples[begin:end]))
-            begin = end
         requests: Requests = []
         for pool, (places, parts) in by_pool.items():
             reads = [partial(call_measured, piece) for piece in self._cut_pieces(parts, len(places), pool)]
@@ -110,6 +109,15 @@ class JointItems:
         return collate_outputs(check_items(items))
 
 
+def _split_by_source(sources: list[int]) -> Iterator[tuple[int, int, int]]:
+    """Yield each number in a sorted list, and where its run begins and ends."""
+    begin = 0
+    while begin < len(sources):
+        end = bisect_right(sources, sources[begin], begin)
+        yield sources[begin], begin, end
+        begin = end
+
+
 class JointRows:
     """``TensorDataset``s, of which rows are taken together: 256 samples of two tensors from 5 sources take 0.55 ms in a loader, as items 2.4 ms."""
 
@@ -134,13 +142,11 @@ class JointRows:
         """Return the rows of a batch; None if they are not alike."""
         order = which.argsort(kind="stable")
         sources, samples, parts = which[order].tolist(), numbers[order], []
-        begin = 0
-        while begin < len(sources):
-            reader, end = self._readers[sources[begin]], bisect_right(sources, sources[begin], begin)
+        for source, begin, end in _split_by_source(sources):
+            reader = self._readers[source]
             if (found := find_rows(reader._dataset, samples[begin:end])) is None:
                 return None
             parts.append((reader, *found, begin, end))
-            begin = end
         if len({tuple((tensor.dtype, tensor.shape[1:]) for tensor in tensors) for _, tensors, *_ in parts}) > 1:
             return None
         columns = [empty((len(samples), *tensor.shape[1:]), tensor.dtype, CPU) for tensor in parts[0][1]]
