@@ -73,6 +73,16 @@ def _hugging_face() -> Dataset[Any]:
     return datasets.Dataset.from_dict(rows).with_format("torch")
 
 
+def _make_slow_pictures() -> Dataset[Any]:
+    picture = torch.zeros(3, 224, 224)
+
+    def compute(k: int) -> Any:
+        sum(range(50_000))  # 1 ms that holds the GIL
+        return picture + k, k % 10
+
+    return Items(compute)
+
+
 def _table() -> Dataset[Any]:
     return TensorDataset(torch.rand(ITEMS, 3, 32, 32), torch.arange(ITEMS))
 
@@ -80,6 +90,7 @@ def _table() -> Dataset[Any]:
 CASES: dict[str, Callable[[], Dataset[Any]]] = {
     "pictures of 32 x 32 by torchvision": _pictures,
     "pictures of 96 x 96, augmented by torchvision": _make_augmented_pictures,
+    "pictures of 224 x 224 as floats, after 1 ms of Python": _make_slow_pictures,
     "windows of 1024 tokens": _tokens,
     "dicts of an array, a number and a text": _features,
     "rows of a TensorDataset": _table,
@@ -102,7 +113,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     ndd = importlib.import_module("torch_ndd")
     limit_threads(options.threads)
     ndd.set_num_threads(options.threads)
-    workers = f"DataLoader, {options.threads} workers"
+    workers, processes = f"DataLoader, {options.threads} workers", f"{SUBJECT}, {options.threads} processes"
     results: dict[str, dict[str, float]] = {}
     failed: dict[str, str] = {}
     for name, create in CASES.items():
@@ -115,6 +126,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
             continue
         loaders = {
             SUBJECT: ndd.DataLoader(data, batch_size=BATCH),
+            processes: ndd.DataLoader(data, batch_size=BATCH, num_workers=options.threads, persistent_workers=True, multiprocessing_context="fork"),
             "DataLoader": DataLoader(data, BATCH),
             # The processes remain: starting them takes as long as 1,000 items.
             workers: DataLoader(data, BATCH, num_workers=options.threads, persistent_workers=True, multiprocessing_context="fork"),
@@ -128,7 +140,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         results[name] = {key: statistics.median(taken) / ITEMS * 1e6 for key, taken in seconds.items()}
     table = Table(title=f"microseconds an item, batches of {BATCH}, median of {options.rounds} epochs of {ITEMS} items")
     table.add_column("items")
-    for key in (SUBJECT, "DataLoader", workers):
+    for key in (SUBJECT, processes, "DataLoader", workers):
         table.add_column(key, justify="right")
     for name, row in results.items():
         table.add_row(name, *(f"{value:.1f}" for value in row.values()))

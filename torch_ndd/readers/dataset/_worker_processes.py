@@ -26,6 +26,7 @@ from ..._core.process.fork_locks import new_lock
 from ..._core.process.workers import call_when_freed
 from ..._core.suggestions import check_choice
 from ._items import Failed, prepare_item
+from ._segments import MIN_BYTES, SegmentReader, SegmentWriter, send_segment
 
 StartMethod = Literal["fork", "spawn", "forkserver"]
 Context = StartMethod | BaseContext
@@ -135,6 +136,7 @@ class Processes:
         self._seed = int.from_bytes(os.urandom(4), "little")
         self._group = _Group()
         _groups.add(self._group)
+        self._segments: dict[int, SegmentReader] = {}
         # Numbers of idle processes: a thread takes one for the duration of an item.
         self._idle: SimpleQueue[int] = SimpleQueue()
         self._served: set[int] = set()  # processes that have begun to serve
@@ -171,6 +173,7 @@ class Processes:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             theirs.close()
         self._group.running[number] = process, ours
+        self._segments[number] = SegmentReader()
 
     def item(self, key: Any) -> Any:
         """Return an item of the data set, computed by an idle process. Raise WorkerFailure with its error, caused by its traceback."""
@@ -208,8 +211,8 @@ class Processes:
                     connection.recv_bytes()
                     self._served.add(number)
                     self._failed_starts = 0
-                connection.send(keys)
-                return _receive(connection)
+                connection.send((keys, self._segments[number].take_freed()))
+                return _receive(connection, self._segments[number])
             # The process has ended: it was killed, ran out of memory, or crashed in the data set.
             except (EOFError, OSError):
                 _kill([process], EXIT_SECONDS)
@@ -265,18 +268,20 @@ def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any,
     random.seed(seed)
     np.random.seed(seed % 2**32)
     connection.send_bytes(b"ready")
+    segments = SegmentWriter()
     while True:
         try:
-            keys = connection.recv()
+            keys, freed = connection.recv()
         except (EOFError, OSError):
             return
+        segments.free(freed)
         answers = [_compute(dataset, key, raw) for key in keys]
         try:
             message = _encode(answers)
         except Exception:  # an item that cannot be sent
             message = _encode([answer if error is None else (None, error) for answer in answers for error in [_error_of_sending(answer)]])
         try:
-            _send(connection, *message)
+            _send(connection, segments, *message)
         except OSError:
             return
 
@@ -335,21 +340,35 @@ def _encode(value: Any) -> tuple[bytes, list[memoryview]]:
     return stream.getvalue(), [buffer.raw() for buffer in buffers]
 
 
-def _send(connection: Connection, message: bytes, buffers: list[memoryview]) -> None:
-    # The header: number of buffers and their sizes, then the pickle; the buffers follow as messages of their own.
-    connection.send_bytes(struct.pack(f"<{1 + len(buffers)}Q", len(buffers), *(buffer.nbytes for buffer in buffers)) + message)
-    for buffer in buffers:
-        if buffer.nbytes:
-            connection.send_bytes(buffer)
+def _send(connection: Connection, segments: SegmentWriter, message: bytes, buffers: list[memoryview]) -> None:
+    sizes = [buffer.nbytes for buffer in buffers]
+    number, descriptor = (sum(sizes) >= MIN_BYTES and segments.write(buffers)) or (-1, -1)
+    # The header: the segment of the buffers, whether it is new, the number of buffers and their sizes; then the pickle.
+    connection.send_bytes(struct.pack(f"<{3 + len(sizes)}q", number, descriptor >= 0, len(sizes), *sizes) + message)
+    if descriptor >= 0:
+        send_segment(connection, descriptor)
+    if number < 0:  # the buffers follow as messages of their own
+        for buffer in buffers:
+            if buffer.nbytes:
+                connection.send_bytes(buffer)
 
 
-def _receive(connection: Connection) -> Any:
+def _receive(connection: Connection, segments: SegmentReader) -> Any:
     message = connection.recv_bytes()
-    (count,) = struct.unpack_from("<Q", message)
-    sizes = struct.unpack_from(f"<{count}Q", message, 8)
-    # Received in place: unpickled arrays use this memory without a copy.
-    buffers = [bytearray(size) for size in sizes]
-    for buffer in buffers:
-        if buffer:
-            connection.recv_bytes_into(buffer)
-    return pickle.loads(memoryview(message)[8 * (1 + count) :], buffers=buffers)
+    number, is_new, count = struct.unpack_from("<3q", message)
+    sizes = struct.unpack_from(f"<{count}q", message, 24)
+    # Unpickled arrays use this memory without a copy.
+    buffers: list[Any]
+    if is_new:
+        try:
+            segments.add(number, connection)
+        except RuntimeError as error:  # of torch or multiprocessing: no descriptor or no address space is left
+            raise WorkerFailure(f"the memory that it shares with its worker process could not be mapped: {error}") from error
+    if number >= 0:
+        buffers = segments.read(number, sizes)
+    else:
+        buffers = [bytearray(size) for size in sizes]
+        for buffer in buffers:
+            if buffer:
+                connection.recv_bytes_into(buffer)
+    return pickle.loads(memoryview(message)[8 * (3 + count) :], buffers=buffers)
