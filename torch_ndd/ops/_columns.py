@@ -19,7 +19,7 @@ Column = Any  # int | float | torch.Tensor (N,)
 def extents_of(input: Batch) -> tuple[Column, ...]:
     """Return the extents of a batch's samples, one column per axis: a number where they are known to be equal."""
     if input.ragged_shapes is None:
-        return tuple([_column_of(input, extent) for extent in input.buffer.shape[1:]])
+        return tuple([extent if type(extent) is int else _column_of(input, extent) for extent in input.buffer.shape[1:]])
     columns, fixed = input.ragged_shapes.unbind(1), input.shared_extents
     return columns if fixed is None else tuple([c if n is None else n for c, n in zip(columns, fixed, strict=True)])
 

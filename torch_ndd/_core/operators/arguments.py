@@ -209,10 +209,14 @@ def as_python(value: Any) -> Any:
     """Return NumPy's numbers, alone, in arrays and in lists, as Python's; any other value as it is."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist() if value.dtype.kind in "biuf" else value
-    # Nearly all lists are of Python's numbers: their types are a set of one or two.
-    if type(value) in (list, tuple) and any(issubclass(kind, np.ndarray | np.generic | list | tuple) for kind in set(map(type, value))):
+    # Nearly all lists are of Python's numbers.
+    if type(value) in (list, tuple) and not _PYTHON.issuperset(map(type, value)):
         return type(value)(map(as_python, value))
     return value
+
+
+_PYTHON = frozenset((int, float, bool, str, type(None)))
+_UNCHANGED = _PYTHON - {float}  # a float may stand for an integer
 
 
 def _python_numbers(argument: Argument, value: Any) -> Any:
@@ -234,7 +238,7 @@ def prepare_argument(call: Call, argument: Argument, value: Any, has_frames: boo
         except (TypeError, ValueError) as error:
             raise type(error)(f"{call.name}: {argument.name}: {error}") from None
     if argument.role is Role.body:
-        return value if argument.as_given else _python_numbers(argument, value)
+        return value if argument.as_given or type(value) in _UNCHANGED else _python_numbers(argument, value)
     if argument.role is Role.hint:
         return value
     if argument.role is Role.random:

@@ -93,7 +93,8 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     sources = UNKNOWN if compiling else like.sources
     if sources is UNKNOWN and like is not first and not compiling:
         sources = _sources_of(values, like._is_batch)
-    repeats = not (ragged or compiling or target == CPU)
+    on_host = target == CPU
+    repeats = not (ragged or compiling or on_host)
     if repeats and (launched := launch_again(operation, values, target, sources)) is not None:
         out, pending = launched
         shapes, fixed = None, None
@@ -106,7 +107,7 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
         pending = None
         if compiling:
             KERNEL(*arguments)
-        elif target == CPU:
+        elif on_host:
             reads = [(pending, value._sample) for value in values if (pending := value._pending_work()) is not None]
             pending = submit(KERNEL, arguments, reads, external, sources)
             if reads and pending is not None:
@@ -115,7 +116,8 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
             pending = run(KERNEL, arguments, [(value, SAME_SAMPLE) for value in values], out)
             if repeats:
                 learn(operation, values, target, arguments)
-    layout = _fitting_layout(layout, out.dim() - 1 if shapes is None else shapes.shape[1])
+    if layout is not None:
+        layout = _fitting_layout(layout, out.dim() - 1 if shapes is None else shapes.shape[1])
     result = like._result(out, shapes, layout, pending, fixed)
     if sources is not UNKNOWN:
         result.sources = sources
