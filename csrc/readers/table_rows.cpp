@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "ndd/python_interface.h"
+#include "readers/keys.h"
 
 namespace ndd {
 namespace {
@@ -29,6 +30,49 @@ struct Field {
   int64_t length(int64_t row) const { return is_text() ? offset(row + 1) - offset(row) : width; }
 };
 
+// What the rows of a column are in bytes, as Python reads it.
+struct Size {
+  int64_t total;
+  int64_t common;  // the length of every row; -1 if they differ
+};
+
+// The group of a sample, where group g has the samples from begins[g] to begins[g + 1].
+int64_t find_group(int64_t sample, const int64_t* begins, int64_t groups) { return std::upper_bound(begins, begins + groups, sample) - begins - 1; }
+
+bool holds(const int64_t* begins, int64_t groups, int64_t sample) { return sample >= begins[0] && sample < begins[groups]; }
+
+// Rows of a batch: row k is rows[k] of group places[k], whose columns begin at fields[places[k] * columns].
+struct Rows {
+  const Field* fields;
+  int64_t columns;
+  const int64_t *rows, *places;
+  int64_t n;
+
+  const Field& field(int64_t k, int64_t column) const { return fields[places[k] * columns + column]; }
+
+  // Whether a column has these keys, one after the other in `keys`.
+  bool has_keys(int64_t column, const uint8_t* keys, const int64_t* key_lengths) const {
+    for (int64_t k = 0; k < n; ++k) {
+      const int64_t length = key_lengths[k];
+      if (field(k, column).length(rows[k]) != length) return false;
+      if (length && std::memcmp(field(k, column).begin(rows[k]), keys, static_cast<size_t>(length)) != 0) return false;
+      keys += length;
+    }
+    return true;
+  }
+
+  // Sets lengths[c * n + k] to the bytes of column c.
+  void measure(int64_t* lengths, Size* sizes) const {
+    for (int64_t c = 0; c < columns; ++c, lengths += n) {
+      sizes[c] = {0, n ? field(0, c).length(rows[0]) : -1};
+      for (int64_t k = 0; k < n; ++k) {
+        sizes[c].total += lengths[k] = field(k, c).length(rows[k]);
+        if (lengths[k] != sizes[c].common) sizes[c].common = -1;
+      }
+    }
+  }
+};
+
 }  // namespace
 }  // namespace ndd
 
@@ -38,8 +82,8 @@ struct Field {
 NDD_EXPORT(keep, int64_t, ndd_find_groups,
            (const int64_t* samples, int64_t n, const int64_t* begins, int64_t groups, int64_t* rows, int64_t* places, int64_t* distinct)) {
   for (int64_t k = 0; k < n; ++k) {
-    if (samples[k] < begins[0] || samples[k] >= begins[groups]) return -1;
-    const int64_t group = std::upper_bound(begins, begins + groups, samples[k]) - begins - 1;
+    if (!ndd::holds(begins, groups, samples[k])) return -1;
+    const int64_t group = ndd::find_group(samples[k], begins, groups);
     rows[k] = samples[k] - begins[group];
     places[k] = distinct[k] = group;
   }
@@ -50,36 +94,49 @@ NDD_EXPORT(keep, int64_t, ndd_find_groups,
 }
 
 // Compares the column `key` of `n` rows with keys, one after the other in `keys`; key k has key_lengths[k] bytes. Row k is rows[k] of group places[k],
-// whose fields begin at fields[places[k] * columns]. A negative `key` compares nothing. Sets lengths[c * n + k] to the bytes of column c, and totals[c] to their sum.
-// Returns whether all keys are equal.
+// whose fields begin at fields[places[k] * columns]. A negative `key` compares nothing. Sets lengths[c * n + k] to the bytes of column c, and sizes[c]
+// to their sum and to what all have in common. Returns whether all keys are equal.
 NDD_EXPORT(keep, bool, ndd_compare_rows,
            (const void* fields, int64_t columns, int64_t key, const int64_t* rows, const int64_t* places, int64_t n, const uint8_t* keys,
-            const int64_t* key_lengths, int64_t* lengths, int64_t* totals)) {
-  const auto* table = static_cast<const ndd::Field*>(fields);
-  for (int64_t k = 0; key >= 0 && k < n; ++k) {
-    const ndd::Field& field = table[places[k] * columns + key];
-    const int64_t length = key_lengths[k];
-    if (field.length(rows[k]) != length) return false;
-    if (length && std::memcmp(field.begin(rows[k]), keys, static_cast<size_t>(length)) != 0) return false;
-    keys += length;
-  }
-  for (int64_t c = 0; c < columns; ++c) {
-    totals[c] = 0;
-    for (int64_t k = 0; k < n; ++k) totals[c] += lengths[c * n + k] = table[places[k] * columns + c].length(rows[k]);
-  }
+            const int64_t* key_lengths, int64_t* lengths, void* sizes)) {
+  const ndd::Rows found{static_cast<const ndd::Field*>(fields), columns, rows, places, n};
+  if (key >= 0 && !found.has_keys(key, keys, key_lengths)) return false;
+  found.measure(lengths, static_cast<ndd::Size*>(sizes));
   return true;
 }
 
-// Copies the columns of rows that ndd_compare_rows has measured, each to its address in `outs`, unless that is 0.
+// Finds `n` keys in a table of keys (csrc/readers/keys.h) and in the row groups of all samples, and compares and measures as ndd_compare_rows does, with
+// the number of a group as its place. One call, because each one takes a batch several microseconds.
+NDD_EXPORT(keep, bool, ndd_match_rows,
+           (const uint8_t* keys, const int64_t* key_lengths, int64_t n, uint64_t salt, const uint64_t* sorted, const int64_t* table, int64_t size,
+            const int64_t* begins, int64_t groups, const void* fields, int64_t columns, int64_t key, int64_t* samples, int64_t* rows, int64_t* places,
+            int64_t* lengths, void* sizes)) {
+  const ndd::KeyTable known{salt, sorted, table, size};
+  const uint8_t* content = keys;
+  for (int64_t k = 0; k < n; content += key_lengths[k++]) {
+    samples[k] = known.find(content, key_lengths[k]);
+    if (!ndd::holds(begins, groups, samples[k])) return false;
+    places[k] = ndd::find_group(samples[k], begins, groups);
+    rows[k] = samples[k] - begins[places[k]];
+  }
+  const ndd::Rows found{static_cast<const ndd::Field*>(fields), columns, rows, places, n};
+  if (!found.has_keys(key, keys, key_lengths)) return false;
+  found.measure(lengths, static_cast<ndd::Size*>(sizes));
+  return true;
+}
+
+// Copies the columns of rows that ndd_compare_rows or ndd_match_rows has measured: the values of column c to outs[2 * c], unless that is 0, and their
+// lengths to outs[2 * c + 1], unless that is 0.
 NDD_EXPORT(release, void, ndd_copy_rows,
            (const void* fields, int64_t columns, const int64_t* rows, const int64_t* places, int64_t n, const int64_t* lengths,
             const int64_t* outs)) {
-  const auto* table = static_cast<const ndd::Field*>(fields);
+  const ndd::Rows found{static_cast<const ndd::Field*>(fields), columns, rows, places, n};
   for (int64_t c = 0; c < columns; ++c, lengths += n) {
-    auto* out = reinterpret_cast<char*>(static_cast<uintptr_t>(outs[c]));
+    auto* out = reinterpret_cast<char*>(static_cast<uintptr_t>(outs[2 * c]));
     if (!out) continue;
+    if (outs[2 * c + 1]) std::copy_n(lengths, n, reinterpret_cast<int64_t*>(static_cast<uintptr_t>(outs[2 * c + 1])));
     for (int64_t k = 0; k < n; ++k) {
-      if (lengths[k]) std::memcpy(out, table[places[k] * columns + c].begin(rows[k]), static_cast<size_t>(lengths[k]));
+      if (lengths[k]) std::memcpy(out, found.field(k, c).begin(rows[k]), static_cast<size_t>(lengths[k]));
       out += lengths[k];
     }
   }

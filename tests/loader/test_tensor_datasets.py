@@ -141,3 +141,24 @@ def test_a_mix_takes_the_rows_of_each_source_together(name: str, monkeypatch: py
     reads.clear()
     assert _columns(mix) == expected
     assert bool(reads) is not together
+
+
+def test_a_mix_follows_tensors_that_change() -> None:
+    first, second = TensorDataset(torch.arange(8)), TensorDataset(torch.arange(8) + 100)
+    mix = ndd.readers.Mix({"a": first, "b": second}, epoch=16)
+
+    def read() -> list[int]:
+        return sorted(number for batch in ndd.DataLoader(mix, batch_size=4) for number in batch[0].tolist())
+
+    assert read() == [*range(8), *range(100, 108)]
+    first.tensors = (torch.arange(8) + 200,)
+    assert read() == [*range(100, 108), *range(200, 208)]
+    second.tensors[0].data = torch.arange(16)[::2] + 300  # the same tensor with other memory
+    assert read() == [*range(200, 208), *range(300, 316, 2)]
+    second.tensors[0].data = torch.arange(32)[::4]  # not contiguous
+    assert read() == [*range(0, 32, 4), *range(200, 208)]
+    batches = iter(ndd.DataLoader(mix, batch_size=4))
+    next(batches)
+    second.tensors[0].resize_(3)
+    with pytest.raises(RuntimeError, match=r"out of (bounds|range)"):
+        list(batches)

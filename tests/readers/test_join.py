@@ -171,6 +171,12 @@ def test_hashes_differ() -> None:
     assert hash_keys(texts(values[::-1]), 5).tolist() == hashes.tolist()[::-1]
 
 
+def table_of(keys: list[Any]) -> KeyTable:
+    """A table in which sample k has key k."""
+    column = new_batch(torch.tensor(keys)) if isinstance(keys[0], int) else keys
+    return KeyTable(lambda: iter([keys_of("", "", column)]), len(keys), 1, lambda first, second: None)
+
+
 def test_keys_of_all_lengths_are_found() -> None:
     values = [bytes(range(length)) for length in range(40)]
     table = KeyTable(lambda: iter([texts(values[:7]), texts(values[7:])]), len(values), 2**64 - 1, lambda first, second: None)
@@ -211,7 +217,7 @@ def test_columns_of_a_table_are_those_of_its_reader(keys: list[Any], tmp_path: P
         for batch in joined.next_epoch(5):
             chosen = np.array([next(places) for _ in range(5)])
             column_of_keys = new_batch(torch.tensor([keys[k] for k in chosen])) if isinstance(keys[0], int) else [keys[k] for k in chosen]
-            matched = right.read_matching("key", keys_of("", "", column_of_keys), chosen)
+            matched = right.read_matching("key", keys_of("", "", column_of_keys), table_of(keys))
             assert (matched is not None) == (name == "contiguous")
             for column, values in expected.read_samples(chosen).items():
                 if column != "key":
@@ -253,10 +259,19 @@ def test_rows_with_other_keys_are_not_delivered(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow.parquet").write_table(pyarrow.table({"key": ["a", "bb", "c"], "y": [0, 1, 2]}), tmp_path / "x.parquet")
     right = ndd.readers.Parquet(path=tmp_path / "x.parquet")
     right.scan()
-    for keys, samples in ((["a", "b"], [0, 1]), (["a", "cc"], [0, 1]), (["a", "c"], [0, -1]), (["c", "a"], [0, 2])):
-        assert right.read_matching("key", keys_of("", "", keys), np.array(samples)) is None
-    assert right.read_matching("y", keys_of("", "", ["a"]), np.array([0])) is None
-    assert right.read_matching("z", keys_of("", "", ["a"]), np.array([0])) is None
+    for _ in range(2):  # the second time all rows are in memory
+        # What the table has for a sample is not the key in its row, or it has no sample.
+        for keys, known in ((["a", "b"], ["a", "b"]), (["a", "cc"], ["a", "cc"]), (["a", "c"], ["a"]), (["c", "a"], ["c", "b", "a"])):
+            assert right.read_matching("key", keys_of("", "", keys), table_of(known)) is None
+        # A table of more samples than there are rows.
+        assert right.read_matching("key", keys_of("", "", ["d"]), table_of(["a", "bb", "c", "d"])) is None
+        # Columns of other types, and one that does not exist.
+        assert right.read_matching("y", keys_of("", "", ["a"]), table_of(["a"])) is None
+        assert right.read_matching("key", keys_of("", "", new_batch(torch.tensor([0]))), table_of([0])) is None
+        assert right.read_matching("z", keys_of("", "", ["a"]), table_of(["a"])) is None
+        matched = right.read_matching("key", keys_of("", "", ["c", "a"]), table_of(["a", "bb", "c"]))
+        assert matched is not None
+        assert matched["y"].torch().tolist() == [2, 0]
 
 
 def test_missing_key_with_the_hash_of_another(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ class KeyTable:
 
     def __init__(self, read_keys: Callable[[], Iterator[Keys]], size: int, salt: int, compare: Callable[[int, int], None]) -> None:
         self.is_number = False
-        self._table: tuple[int, int, int] | None = None  # addresses of the hashes and samples, and their number
+        self._arguments: tuple[int, int, int, int] | None = None
         # Two keys with one hash would be confused; another salt separates them, unless they are the same key, which `compare` reports.
         for attempt in range(MAX_ATTEMPTS):
             self._salt = (salt + attempt) % 2**64
@@ -47,13 +47,18 @@ class KeyTable:
     def find(self, keys: Keys) -> np.ndarray:
         """Return the sample that may have each key, int64; -1 where there is none."""
         found = np.empty(len(keys.lengths), np.int64)
-        if self._table is None:
-            self._table = address_of(self._hashes), address_of(self._places), len(self._hashes)
-        native.find_keys(keys.data.data_ptr(), keys.lengths.data_ptr(), len(found), self._salt, *self._table, address_of(found))
+        native.find_keys(keys.data.data_ptr(), keys.lengths.data_ptr(), len(found), *self.arguments, address_of(found))
         return found
 
+    @property
+    def arguments(self) -> tuple[int, int, int, int]:
+        """What native code finds keys by: the salt, the addresses of the sorted hashes and of their samples, and how many there are."""
+        if self._arguments is None:
+            self._arguments = self._salt, address_of(self._hashes), address_of(self._places), len(self._hashes)
+        return self._arguments
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_table": None}
+        return {**self.__dict__, "_arguments": None}
 
 
 def hash_keys(keys: Keys, salt: int) -> np.ndarray:

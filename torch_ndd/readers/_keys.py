@@ -14,8 +14,8 @@ _WHOLE = {torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torc
 class Keys(NamedTuple):
     """Keys of some samples. Tensors, because native code needs no more than their addresses: NumPy took 40 us for a batch."""
 
-    data: torch.Tensor  # uint8
-    lengths: torch.Tensor  # int64 (N,), contiguous
+    data: torch.Tensor  # uint8, contiguous
+    lengths: torch.Tensor  # int64 (N,) or (N, 1), contiguous
     is_number: bool
 
     def text(self, k: int) -> str:
@@ -25,25 +25,27 @@ class Keys(NamedTuple):
 
     def compare(self, chosen: np.ndarray, others: "Keys") -> np.ndarray:
         """Return whether each of the chosen keys equals its counterpart, bool."""
-        if torch.equal(self.lengths, others.lengths) and torch.equal(self.data, others.data):  # nearly always
+        if torch.equal(self.lengths.view(-1), others.lengths.view(-1)) and torch.equal(self.data.view(-1), others.data.view(-1)):  # nearly always
             return np.ones(len(chosen), bool)
         return np.array([self.content(k) == others.content(n) for n, k in enumerate(chosen.tolist())])
 
     def content(self, k: int) -> bytes:
         """Return the bytes of a key."""
         begin = int(self.lengths[:k].sum())
-        return self.data[begin : begin + int(self.lengths[k])].numpy().tobytes()
+        return self.data.view(-1)[begin : begin + int(self.lengths[k])].numpy().tobytes()
 
 
 def keys_of(op: str, what: str, column: Any) -> Keys:
     """Return the keys in a column: whole numbers, texts or bytes. Raise ValueError for other values."""
     if isinstance(column, Batch):
-        values = column.wait().cpu()  # native code reads it, wherever a function of the source has put it
+        values = column.wait()
+        if not values.is_cpu:  # native code reads it, wherever a function of the source has put it
+            values = values.cpu()
         # One-dimensional bytes are texts of different lengths, packed one after the other.
         if column.ndim == 1 and values.dtype == torch.uint8:
             shapes = column.ragged_shapes
-            lengths = torch.full(values.shape[:1], values.shape[1], dtype=torch.int64) if shapes is None else shapes.contiguous().view(-1)
-            return Keys(values.contiguous().view(-1), lengths, False)
+            lengths = torch.full(values.shape[:1], values.shape[1], dtype=torch.int64) if shapes is None else shapes.contiguous()
+            return Keys(values.contiguous(), lengths, False)
         if column.ragged_shapes is None and values.numel() == len(values) and values.dtype in _WHOLE:
             return _numbers(values.reshape(-1))
         kind = str(values.dtype).removeprefix("torch.")

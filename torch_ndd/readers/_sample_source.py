@@ -7,6 +7,7 @@ import numpy as np
 from torch.utils.data import IterableDataset
 
 from .._core.values.batch import Batch
+from ._key_table import KeyTable
 from ._keys import Keys
 from ._order import Order
 
@@ -67,10 +68,10 @@ class SampleSource(IterableDataset):
         """
         return self.finish(self.start(samples), samples)
 
-    def read_matching(self, column: str, keys: Keys, samples: np.ndarray) -> dict[str, Batch] | None:
-        """Return the outputs of samples without ``column``, if that has these keys; None where :meth:`read_samples` is as fast.
+    def read_matching(self, column: str, keys: Keys, table: KeyTable) -> dict[str, Batch] | None:
+        """Return the outputs of the samples whose ``column`` has these keys, without it; None where :meth:`read_samples` is as fast.
 
-        None also if a key differs, a sample is missing (negative) or cannot be read.
+        ``table`` finds the samples. None also if a key differs, has no sample, or if a sample cannot be read.
 
         :meta private:
         """

@@ -127,7 +127,7 @@ class BatchThreadsReader(Reader):
                 self._forget_parent()
                 self._process = os.getpid()
 
-    def _name_samples(self, outputs: Any, samples: np.ndarray) -> Any:
+    def _name_samples(self, outputs: Any, samples: np.ndarray | Sequence[int]) -> Any:
         for batch in outputs.values() if isinstance(outputs, dict) else outputs:
             batch.sources = Sources(self._source, samples)
         return outputs

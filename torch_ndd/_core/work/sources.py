@@ -14,7 +14,7 @@ UNKNOWN: Sequence[str] = ()
 class Sources(Sequence[str]):
     """The sources of a batch's samples, formatted on demand: formatting 64 texts takes longer than reading 64 small samples."""
 
-    def __init__(self, write: Callable[[int], str], numbers: np.ndarray) -> None:
+    def __init__(self, write: Callable[[int], str], numbers: np.ndarray | Sequence[int]) -> None:
         self._write, self._numbers = write, numbers
 
     @overload

@@ -14,6 +14,7 @@ from ..._core.values.batch import Batch, as_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._limits import UrlLimits, using
 from .._base import Reader
+from .._key_table import KeyTable
 from .._keys import Keys
 from .._shared_steps import SharedSteps
 from .._summary import brief
@@ -154,12 +155,12 @@ class InnerSource:
             outputs = self.reader.read_samples(samples)
         return self._apply_functions(outputs, len(samples))
 
-    def read_matching(self, column: str, keys: Keys, samples: np.ndarray) -> dict[str, Batch] | None:
+    def read_matching(self, column: str, keys: Keys, table: KeyTable) -> dict[str, Batch] | None:
         """Return what :meth:`Reader.read_matching` does; None with functions."""
         if self._functions:
             return None
         with self._apply_limits():
-            return self.reader.read_matching(column, keys, samples)
+            return self.reader.read_matching(column, keys, table)
 
     def _apply_functions(self, outputs: Any, samples: int) -> Any:
         # A collate_fn wraps its result, to carry the number of samples.

@@ -238,15 +238,18 @@ def find_rows(dataset: Any, samples: np.ndarray) -> tuple[Sequence[torch.Tensor]
         dataset, numbers = resolve_subsets(dataset, samples.tolist())
         index = np.array(numbers)
     tensors = dataset.tensors
-    if not len(index) or not tensors:
-        return None
-    if not all(type(tensor) is torch.Tensor and tensor.is_cpu and not tensor.requires_grad for tensor in tensors):
-        return None
-    if any(tensor.layout != torch.strided or tensor.is_nested for tensor in tensors):
+    if not len(index) or not tensors or not have_plain_rows(tensors):
         return None
     if index.dtype != np.int64 or index.ndim != 1 or not 0 <= index.min() <= index.max() < min(map(len, tensors)):
         return None
     return tensors, index
+
+
+def have_plain_rows(tensors: Sequence[torch.Tensor]) -> bool:
+    """Return whether rows of all tensors may be copied as memory; those of others are read item by item."""
+    if not all(type(tensor) is torch.Tensor and tensor.is_cpu and not tensor.requires_grad for tensor in tensors):
+        return False
+    return all(tensor.layout == torch.strided and not tensor.is_nested for tensor in tensors)
 
 
 def take_rows(dataset: Any, samples: np.ndarray) -> Rows | None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sources of one kind, read together into one batch. Merging the batches of several sources would copy all of their bytes."""
 
+import math
+import operator
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
@@ -10,14 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._core import native
 from ..._core.native import CPU, empty
 from ..._core.process.workers import Workers
 from ..._core.work.diagnosis import is_loading
-from .._ranges.ranges import Ranges, start_files
+from .._ranges.ranges import Ranges, address_of, start_files
 from .._sources.inner import InnerSource
 from ..dataset import Dataset
 from ..dataset._activity import MeasuredCall, call_measured
-from ..dataset._items import Rows, collate_outputs, find_rows, gather_rows
+from ..dataset._items import Rows, collate_outputs, find_rows, gather_rows, have_plain_rows
 from ..dataset._requests import ItemRequest, Pace, check_items, choose_size
 from ..file import File
 
@@ -118,12 +121,67 @@ def _split_by_source(sources: list[int]) -> Iterator[tuple[int, int, int]]:
         begin = end
 
 
+class _RowAddresses:
+    """Where the rows of the tensors of all sources are, so that native code copies those of a batch in one call for each tensor.
+
+    Args:
+        tables: the tensors of each source, contiguous, with rows alike.
+    """
+
+    def __init__(self, tables: Sequence[Sequence[torch.Tensor]]) -> None:
+        self._tensors = [tensor for tensors in tables for tensor in tensors]
+        self._states = _states_of(self._tensors)
+        self._first = tables[0]
+        self._sizes = np.array([min(map(len, tensors)) for tensors in tables])
+        self._begins = np.array([[tensor.data_ptr() for tensor in column] for column in zip(*tables, strict=True)])  # (tensors, sources)
+        self._row_bytes = [math.prod(tensor.shape[1:]) * tensor.itemsize for tensor in self._first]
+
+    def are_of(self, datasets: Sequence[Any]) -> bool:
+        """Return whether the data sets still have the same tensors, at the same addresses."""
+        tensors = [tensor for dataset in datasets for tensor in dataset.tensors]
+        return len(tensors) == len(self._tensors) and all(map(operator.is_, tensors, self._tensors)) and _states_of(tensors) == self._states
+
+    def take(self, which: np.ndarray, numbers: np.ndarray) -> Rows | None:
+        """Return rows ``numbers[k]`` of source ``which[k]``; None if one is outside."""
+        if not len(which) or numbers.min() < 0 or (numbers >= self._sizes[which]).any():
+            return None
+        rows = Rows()
+        for tensor, begins, row_bytes in zip(self._first, self._begins, self._row_bytes, strict=True):
+            column = empty((len(which), *tensor.shape[1:]), tensor.dtype, CPU)
+            addresses, lengths = begins[which] + numbers * row_bytes, np.full(len(which), row_bytes)
+            native.gather(None, 1, address_of(addresses), address_of(lengths), len(which), column.data_ptr())
+            rows.append(column)
+        return rows
+
+
+def _states_of(tensors: Sequence[torch.Tensor]) -> list[Any]:
+    """Return what must not change of tensors whose rows are copied by address: 0.4 us for each, all checks of a source 15 us."""
+    return [(tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.requires_grad) for tensor in tensors]
+
+
+def _find_addresses(datasets: Sequence[Any]) -> _RowAddresses | None:
+    """Return where the rows of data sets are; None unless all are whole tensors with rows alike."""
+    if any(type(dataset) is not torch.utils.data.TensorDataset for dataset in datasets):
+        return None
+    tables = [dataset.tensors for dataset in datasets]
+    if not all(tensors and have_plain_rows(tensors) and all(tensor.is_contiguous() for tensor in tensors) for tensors in tables):
+        return None
+    if len({tuple((tensor.dtype, tensor.shape[1:]) for tensor in tensors) for tensors in tables}) > 1:
+        return None
+    return _RowAddresses(tables)
+
+
 class JointRows:
-    """``TensorDataset``s, of which rows are taken together: 256 samples of two tensors from 5 sources take 0.55 ms in a loader, as items 2.4 ms."""
+    """``TensorDataset``s, of which rows are taken together: 256 samples of two tensors take 5 us more from 5 sources than from one.
+
+    In a loader 0.5 ms, as items 2.4 ms.
+    """
 
     def __init__(self, readers: Sequence[Dataset]) -> None:
         self._readers = readers
         self._items = JointItems(readers)
+        self._datasets = [reader._dataset for reader in readers]
+        self._addresses = _find_addresses(self._datasets)
 
     def is_quick(self) -> bool:
         """Return whether the thread that wants a batch reads its items."""
@@ -140,6 +198,11 @@ class JointRows:
 
     def _take(self, which: np.ndarray, numbers: np.ndarray) -> Rows | None:
         """Return the rows of a batch; None if they are not alike."""
+        if self._addresses is not None:
+            if not self._addresses.are_of(self._datasets):
+                self._addresses = _find_addresses(self._datasets)
+            if self._addresses is not None and (rows := self._addresses.take(which, numbers)) is not None:
+                return rows
         order = which.argsort(kind="stable")
         sources, samples, parts = which[order].tolist(), numbers[order], []
         for source, begin, end in _split_by_source(sources):

@@ -24,6 +24,7 @@ from ..._core.process.workers import Workers
 from ..._core.values.batch import Batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import call_filesystem, filesystem, find_urls, is_url, reason_of
+from .._key_table import KeyTable
 from .._keys import Keys
 from .._options import DecodingOptions
 from .._ranges.ranges import Path, as_paths
@@ -31,7 +32,7 @@ from .._threads import BatchThreadsReader
 from ._columns import Column, convert_columns, known_columns, number_type, promised_bytes, select_columns, to_batch, with_files
 from ._files import import_arrow, open_file
 from ._groups import Group, Rows, gather
-from ._matching import LocatedRows, read_matching
+from ._matching import LocatedRows, WholeTable, read_matching
 
 # In random order the latest row groups are kept, up to this many bytes.
 _KEPT_BYTES = 256 * 2**20
@@ -116,6 +117,7 @@ class Parquet(BatchThreadsReader):
         self._files: OrderedDict[int, tuple[Any, threading.Lock]] = OrderedDict()
         self._loaded: OrderedDict[int, Future[Group]] = OrderedDict()  # by number of the row group
         self._sizes: dict[int, int] = {}  # of those that are read
+        self._whole: WholeTable | None = None  # once all are in memory
         self._groups_kept = 2  # at least
         self._cache_lock = new_lock()
 
@@ -315,13 +317,17 @@ class Parquet(BatchThreadsReader):
         return convert_columns(columns, len(samples), convert)
 
     @override
-    def read_matching(self, column: str, keys: Keys, samples: np.ndarray) -> dict[str, Batch] | None:
+    def read_matching(self, column: str, keys: Keys, table: KeyTable) -> dict[str, Batch] | None:
         self._check_process()
         try:
-            outputs = read_matching(keys, column, [each.name for each in self._selected], samples, self._begins, self._group)
-        except Exception:  # read_samples says which samples are bad
+            if (whole := self._whole) is not None:
+                matched = whole.match(keys, column, table)
+            else:
+                names = [each.name for each in self._selected]
+                matched = read_matching(keys, column, names, table.find(keys), self._begins, self._group)
+        except Exception:  # read_samples says which samples are bad, or which column there is not
             return None
-        return None if outputs is None else self._name_samples(outputs, samples)
+        return None if matched is None else self._name_samples(*matched)
 
     def _read_files(self, column: Any, samples: np.ndarray, arrow: Any) -> Any:
         """Return the contents of a column of files, some of which may be stored as a path."""
@@ -367,7 +373,17 @@ class Parquet(BatchThreadsReader):
                     if total > limit:
                         del self._loaded[k]
                         total -= self._sizes.pop(k)
+                self._note_whole()
         return future.result()
+
+    def _note_whole(self) -> None:
+        """Note that all row groups are in memory, where they stay: only loading another one removes any. The caller holds the lock."""
+        if len(self._sizes) < np.count_nonzero(self._begins[1:] > self._begins[:-1]):
+            return
+        groups = {number: self._loaded[number].result() for number in self._sizes}
+        if all(group.fields is not None for group in groups.values()):
+            names = [column.name for column in self._selected]
+            self._whole = WholeTable([groups.get(number) for number in range(len(self._groups))], self._begins, names)
 
     @property
     def _reads_in_order(self) -> bool:
@@ -406,7 +422,7 @@ class Parquet(BatchThreadsReader):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__()
-        return {**state, "_files": OrderedDict(), "_loaded": OrderedDict(), "_sizes": {}, "_cache_lock": None}
+        return {**state, "_files": OrderedDict(), "_loaded": OrderedDict(), "_sizes": {}, "_whole": None, "_cache_lock": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
