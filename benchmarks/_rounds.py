@@ -16,6 +16,9 @@ from ._loaders import BATCH, SUBJECT
 from ._process import Handler, Peer, PeerError, cpu_seconds
 from ._report import percentile, ratio
 
+# A round of a fast reader would be 30 ms, of which the system may give another process 10 at a time.
+_LEAST_SECONDS = 0.25
+
 
 @dataclass
 class Round:
@@ -31,13 +34,13 @@ class Round:
 
 
 def measure(batches: Iterator[Any], discard: int, steps: int, deliver: Callable[[], None] = lambda: None) -> Round:
-    """Time `steps` batches, after those that may have been prepared before."""
+    """Time `steps` batches, or more that take a quarter of a second, after those that may have been prepared before."""
     for _ in range(discard):
         next(batches)
         deliver()
     cpu, seconds = cpu_seconds(), []
-    last = time.perf_counter()
-    for _ in range(steps):
+    begin = last = time.perf_counter()
+    while len(seconds) < steps or last - begin < _LEAST_SECONDS:
         next(batches)
         deliver()
         now = time.perf_counter()

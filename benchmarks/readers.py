@@ -142,7 +142,8 @@ class _RowGroups(torch.utils.data.IterableDataset[Any]):
     Each image is copied: pyarrow's own are views, which cannot be written to and keep the other images of their batch in memory.
 
     The bar of 1.5 is out of reach by CPU time: pyarrow reads and decodes the row groups for both, which is 1.8 to 2.1 of the 3.0 to 3.4 ms that a
-    batch of readers.Parquet takes on busy cores; the copy of its images takes 0.55, finding the values in a row group 0.25.
+    batch of readers.Parquet takes on busy cores; the copy of its images takes 0.55, finding the values in a row group 0.25. Without workers this
+    one takes 0.92 to 0.96 of the CPU time: the same copies, and Python is 0.09 of it instead of 0.17, since no batch goes to another thread.
     """
 
     def __init__(self, path: str) -> None:

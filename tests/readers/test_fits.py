@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from _forks import run_in_child
 
 import torch_ndd as ndd
@@ -28,6 +29,12 @@ def write(path: Path, *images: np.ndarray) -> Path:
     return path
 
 
+def add_card(content: bytes, card: bytes) -> bytes:
+    """Put a card in place of the END of the second header, which moves to the next one."""
+    at = content.index(b"END ".ljust(80), content.index(b"XTENSION"))
+    return content[:at] + card.ljust(80) + b"END".ljust(80) + content[at + 160 :]
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
     return [write(tmp_path / f"{i}.fits", np.full((2 + i % 3, 4), i, np.int16), np.full((2, 2), i / 2, np.float32)) for i in range(7)]
@@ -39,6 +46,68 @@ def test_types_are_kept(tmp_path: Path, dtype: str) -> None:
     ((image,),) = new(files=[write(tmp_path / "a.fits", array)]).next_epoch()
     assert np.asarray(image).dtype == dtype
     assert np.array_equal(np.asarray(image), array)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int16", "int32", "int64", "float32", "float64"])
+def test_plain_images_need_no_astropy(tmp_path: Path, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = [(np.arange(count) - 3).astype(dtype).reshape(shape) for count, shape in ((24, (2, 3, 4)), (5, (5,)), (6000, (60, 100)))]
+    path = write(tmp_path / "a.fits", *arrays)
+    fits.HDUList([fits.PrimaryHDU(arrays[2]), fits.ImageHDU(arrays[0])]).writeto(tmp_path / "b.fits")
+    monkeypatch.setattr("torch_ndd.readers.fits._image", None)
+    (images,) = new(files=[path], hdu_indices=[4, 2, 3]).next_epoch()
+    (others,) = new(files=[tmp_path / "b.fits"], hdu_indices=[1, 2]).next_epoch()
+    for image, expected in zip([*images, *others], [arrays[2], *arrays[:2], arrays[2], arrays[0]], strict=True):
+        assert np.asarray(image).dtype == dtype
+        assert np.array_equal(np.asarray(image), expected)
+        assert image.torch().is_contiguous()
+
+
+@pytest.mark.parametrize(
+    "card",
+    [
+        b"BSCALE  =                  2.0",
+        b"bscale  =                  2.0",
+        b" BSCALE =                  2.0",
+        b"BZERO   =                   10",
+        b"HIERARCH BZERO = 10",
+        b"BLANK   =                    7",
+        b"GROUPS  =                    T",
+        b"ZNAXIS  =                    2",
+        b"OBJECT  = 'END     '",
+        b"COMMENT BSCALE  =              2.0",
+    ],
+)
+def test_a_card_means_what_it_means_to_astropy(tmp_path: Path, card: bytes) -> None:
+    path = write(tmp_path / "a.fits", np.arange(12, dtype=np.int16).reshape(3, 4))
+    path.write_bytes(add_card(path.read_bytes(), card))
+    with fits.open(path) as file:
+        expected = file[1].data
+        ((image,),) = new(files=[path]).next_epoch()
+        assert np.asarray(image).dtype == expected.dtype.newbyteorder("=")
+        assert np.array_equal(np.asarray(image), expected, equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new_card"),
+    [
+        (b"SIMPLE  =                    T", b"SIMPLE  =                    F"),
+        (b"XTENSION= 'IMAGE   '", b"XTENSION= 'IUEIMAGE'"),
+        (b"XTENSION= 'IMAGE   '", b"XTENSION= 'FOREIGN '"),
+        (b"NAXIS1  =                    4", b"NAXIS1  = 4.0"),
+        (b"NAXIS1  =                    4", b"NAXIS1  =                    0"),
+        (b"GCOUNT  =                    1", b"GCOUNT  =                    2"),
+        (b"BITPIX  =                   16", b"BITPIX  =                   24"),
+    ],
+)
+def test_headers_that_are_not_plain_are_astropys(tmp_path: Path, old: bytes, new_card: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr("torch_ndd.readers.fits._image", lambda file, part, dtype: asked.append(part) or torch.zeros(1))
+    path = write(tmp_path / "a.fits", np.arange(12, dtype=np.int16).reshape(3, 4))
+    content = path.read_bytes()
+    at = content.rindex(old)
+    path.write_bytes(content[:at] + new_card.ljust(80) + content[at + 80 :])
+    assert len(list(new(files=[path]).next_epoch())) == 1
+    assert set(asked) == {2}  # also for what is read ahead
 
 
 def test_parts_of_images(files: list[Path]) -> None:
@@ -168,6 +237,8 @@ def test_a_fork_waits_for_threads_in_astropy(files: list[Path], monkeypatch: pyt
             return _image(file, part, dtype)
 
     monkeypatch.setattr("torch_ndd.readers.fits._image", slow)
+    for path in files[:3]:
+        path.write_bytes(add_card(path.read_bytes(), b"BSCALE  =                  2.0"))  # plain images are read without astropy
     reader = new(files=files[:3])
     thread = threading.Thread(target=lambda: read.extend(reader.next_epoch()))
     thread.start()
