@@ -237,6 +237,7 @@ class OperatorCalls(_Calls):
         constants: list[str] = []  # arguments that are Tensors
         for_each: tuple[str, ...] | None = None  # arguments with a value for each sample, where one of them is a sequence
         given_rows = 0
+        rows = -1  # of the first operand, once a sequence is compared with them
         key: list[Any] = [self, len(inputs)]
         for value in inputs:
             if type(value) is not Batch:
@@ -272,13 +273,17 @@ class OperatorCalls(_Calls):
             elif kind in PLAIN:
                 key += (name, kind, argument or str(argument))
             elif name != "rng" or not op.draws:
-                for_samples = kind in _SEQUENCES and bool(operands) and _has_rows(argument, operands[0].batch_size)
+                for_samples = False
+                if kind in _SEQUENCES and operands:
+                    if rows < 0:
+                        rows = operands[0].batch_size
+                    for_samples = _has_rows(argument, rows)
                 # A plan takes a batch, so that calls with other numbers are repeated too.
                 if for_samples and for_each is None:
-                    for_each = _name_rows(arguments, operands[0].batch_size)
-                if for_samples and (self, for_each) not in _computed and (rows := self._as_rows(name, argument, operands[0])) is not None:
-                    arguments = {**arguments, name: rows}
-                    operands.append(rows)
+                    for_each = _name_rows(arguments, rows)
+                if for_samples and (self, for_each) not in _computed and (numbers := self._as_rows(name, argument, operands[0])) is not None:
+                    arguments = {**arguments, name: numbers}
+                    operands.append(numbers)
                     names.append(name)
                     key.append(name)
                     continue
