@@ -49,12 +49,7 @@ class StreamWork(Pending):
         if event is not None:
             self._event = event
         self._handle = next(_numbers)  # after the launch: see _record_after()
-
-    @property
-    def handle(self) -> int:
-        """The number of the work in compiled graphs."""
-        _alive[self._handle] = self  # only graphs look for it: to note each launch takes the host 0.5 us
-        return self._handle
+        _alive[self._handle] = self
 
     def wait(self) -> None:
         """Make the current torch stream of the device wait for the work."""
@@ -111,7 +106,7 @@ class StreamWork(Pending):
         return False
 
 
-_alive: WeakValues[StreamWork] = WeakValues()  # by handle, of work that a compiled graph waits for
+_alive: WeakValues[StreamWork] = WeakValues()  # by handle
 
 _MAX_EVENTS = 256
 _latest_events: dict[tuple[int, int], tuple[int, torch.cuda.Event]] = {}  # of streams, by device and handle
