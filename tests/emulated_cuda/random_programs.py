@@ -31,7 +31,7 @@ class _Run:
     def run(self, steps: int) -> None:
         choices: list[Callable[[], Any]] = [self._decode, self._decode, self._upload, self._blur, self._xor, self._flip, self._flip_by_pending]
         choices += [self._brightness, self._resize, self._drop, self._consume, self._upload_pending, self._upload_large_pending]
-        choices += [self._join, self._permute, self._paste, self._look_up]
+        choices += [self._join, self._permute, self._paste, self._look_up, self._sharpen, self._fill, self._cut_and_mix, self._mix_up]
         for _ in range(steps):
             step, stream = self._random.choice(choices), self._random.randrange(4)
             if not self._on_gpu:
@@ -97,6 +97,20 @@ class _Run:
 
     def _look_up(self) -> Any:
         return ndd.lookup_table(self._pick(), keys=list(range(256)), values=[255.0 - k for k in range(256)], dtype=ndd.uint8)
+
+    def _sharpen(self) -> Any:
+        """Filter by one of a few windows, which stay on the GPU."""
+        weight = self._random.choice([0, 1, 2])
+        return ndd.filter(self._pick(), [[0, -weight], [weight, 1]])
+
+    def _fill(self) -> Any:
+        return ndd.full_like(self._pick(), self._random.randrange(3))
+
+    def _cut_and_mix(self) -> Any:
+        return ndd.augment.cutmix(self._pick(), rng=ndd.random.RNG(self._random.randrange(1000)))
+
+    def _mix_up(self) -> Any:
+        return ndd.augment.mixup(self._pick(), rng=ndd.random.RNG(self._random.randrange(1000)))
 
     def _drop(self) -> None:
         if self._values:

@@ -36,7 +36,7 @@ from _late_values import (
 )
 
 import torch_ndd as ndd
-from torch_ndd._core.values import gpu_arithmetic
+from torch_ndd._core.values import gpu_arithmetic, repeated_kernel
 from torch_ndd._core.work import cuda_work, upload
 
 
@@ -80,6 +80,44 @@ def test_repeated_arithmetic_waits_for_operands_of_other_streams() -> None:
             expected = torch.maximum(expected, torch.from_numpy(other)) ^ expected
         assert torch.equal(value.torch().cpu(), expected)
     assert sum(plan is not None for plan in gpu_arithmetic._plans.values()) >= 2
+
+
+def test_kept_inputs_serve_calls_on_all_streams() -> None:
+    images, expected = upload_array(), torch.from_numpy(draw_arrays()[0])
+    for k in range(24):
+        with ndd.EvalContext(cuda_stream=list_streams()[k % 4]):
+            shifted = ndd.filter(images, [[k % 3, 0], [0, 0]], anchor=0)
+            filled = ndd.full_like(images, k % 5)
+        assert torch.equal(shifted.torch().cpu(), (expected.int() * (k % 3)).clamp(max=255).to(torch.uint8))
+        assert torch.equal(filled.torch().cpu(), torch.full_like(expected, k % 5))
+
+
+def test_repeated_mixing_returns_before_its_input_is_issued(gate: Any) -> None:
+    for k in range(6):  # from the second on by a plan
+        gate(True)
+        ours = [mix(decode_images(), rng=ndd.random.RNG(k)) for mix in (ndd.augment.mixup, ndd.augment.cutmix)]
+        assert not any(get_work(value).has_ended() for value in ours)
+        gate(False)
+        with ndd.EvalMode.sync_cpu:
+            expected = [mix(decode_on_cpu(), rng=ndd.random.RNG(k)) for mix in (ndd.augment.mixup, ndd.augment.cutmix)]
+        for value, other in zip(ours, expected, strict=True):
+            assert torch.equal(value.torch().cpu(), other.torch())
+
+
+def test_mixing_of_uploaded_images_is_one_native_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, run = [], repeated_kernel.run
+    monkeypatch.setattr(repeated_kernel, "run", lambda *arguments: (runs.append(1), run(*arguments))[1])
+    images = upload_array()
+    for k in range(8):
+        with ndd.EvalContext(cuda_stream=list_streams()[k % 4]):
+            ours = [mix(images, rng=ndd.random.RNG(k)) for mix in (ndd.augment.mixup, ndd.augment.cutmix)]
+        with ndd.EvalMode.sync_cpu:
+            expected = [mix(images.cpu(), rng=ndd.random.RNG(k)) for mix in (ndd.augment.mixup, ndd.augment.cutmix)]
+        for value, other in zip(ours, expected, strict=True):
+            assert torch.equal(value.torch().cpu(), other.torch())
+        if k == 0:
+            runs.clear()
+    assert len(runs) == 2 * 7  # all of them on the CPU
 
 
 def test_launches_of_a_stream_keep_their_order(gate: Any) -> None:

@@ -35,7 +35,7 @@ def draw_numbers(op: str, rng: Any, samples: int, count: int) -> np.ndarray:
     check_rng(op, rng)
     # max: the generator advances even for count 0, so that later draws do not depend on it.
     numbers = uniform(range=(0.0, 1.0), shape=[max(1, count)], batch_size=samples, rng=rng)
-    return numbers.torch().numpy().astype(np.float64)
+    return numbers.wait().numpy().astype(np.float64)
 
 
 def to_sample_values(op: str, name: str, value: Any, samples: int) -> list[float]:

@@ -10,8 +10,8 @@ from .. import types
 from .._core import native
 from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, as_batch, new_batch
-from .._core.values.dispatch import output, run
 from .._core.values.operand import Operand, layout_error, unwrap
+from .._core.values.repeated_kernel import RepeatedKernel
 from .._core.work.pending import ALL_SAMPLES, SAME_SAMPLE
 from ..ops.generic.convert import cast
 from ..ops.geometry._paste_boxes import paste_boxes
@@ -214,11 +214,11 @@ def _draw_pairs(op: str, size: int, alpha: float, rng: Any, partner: Partner, pe
     """Return the partner of every sample, and the fraction of the sample that remains."""
     check_choice(op, "partner", partner, get_args(Partner), ValueError)
     # Drawn for every kind of partner, so that the generator always advances equally.
-    order = batch_permutation(batch_size=size, rng=rng).torch().long()
+    order = batch_permutation(batch_size=size, rng=rng).wait().long()
     if partner != "random":
         order = torch.arange(size)
         order = order.roll(1) if partner == "previous" else order.flip(0)
-    lam = beta(alpha=alpha, beta=alpha, batch_size=size, rng=rng).torch().numpy()
+    lam = beta(alpha=alpha, beta=alpha, batch_size=size, rng=rng).wait().numpy()
     return order, np.repeat(lam[:1], size) if per_batch else lam
 
 
@@ -246,10 +246,10 @@ def blend(images: Batch, order: torch.Tensor, lam: np.ndarray, others: Batch | N
     wanted = dtype or (torch.float64 if images.dtype is torch.float64 else torch.float32)
     partners = images if others is None else others
     # One kernel blends without a permuted copy; otherwise the operators do, one by one.
-    alike = (partners.dtype, partners.device, partners.buffer.shape) == (images.dtype, images.device, images.buffer.shape)
-    if len(order) and alike and _can_blend(images, wanted) and _can_blend(partners, wanted):
-        shares = torch.from_numpy(np.stack([lam.astype(kind), (1.0 - lam).astype(kind)], 1))
-        return _blend_batch(images, partners, order.to(torch.int64), shares, wanted)
+    if len(order) and _can_blend(images, wanted) and (partners is images or (_are_alike(partners, images) and _can_blend(partners, wanted))):
+        shares = np.empty((len(lam), 2), kind)
+        shares[:, 0], shares[:, 1] = lam, 1.0 - lam
+        return _blend_batch(images, partners, order.to(torch.int64), torch.from_numpy(shares), wanted)
     weight, rest = (new_batch(torch.from_numpy(share.astype(kind))).to_device(images.device) for share in (lam, 1.0 - lam))
     blended = images * weight + (permute_batch(partners, indices=order.tolist()) if len(order) else partners) * rest
     return cast(blended, dtype=wanted)
@@ -304,7 +304,7 @@ def _as_results(images: Batch, soft: torch.Tensor | None, order: torch.Tensor, l
 
 # --- Blending in one pass: with arithmetic, mixup would copy all partners first ---
 
-_blend_kernel = native.kernel("blend_batch", writes=(-1,))
+_blend_kernel = RepeatedKernel(native.kernel("blend_batch", writes=(-1,)))
 _BLEND_TYPES = (torch.uint8, torch.float32)
 # Of the images and the result on a GPU.
 _BLEND_PAIRS = (*((torch.uint8, dtype) for dtype in _BLEND_TYPES), (torch.float32, torch.float32), (torch.float16, torch.float16))
@@ -317,6 +317,12 @@ def _can_blend(images: Batch, dtype: torch.dtype) -> bool:
     return fits and images.ragged_shapes is None and values.is_contiguous() and not torch.compiler.is_compiling()
 
 
+def _are_alike(others: Batch, images: Batch) -> bool:
+    """Return whether two batches have the same type, device and shapes of samples."""
+    ours, theirs = images.buffer, others.buffer
+    return (theirs.dtype, theirs.device, theirs.shape) == (ours.dtype, ours.device, ours.shape)
+
+
 def _blend_batch(images: Batch, others: Batch, order: torch.Tensor, shares: torch.Tensor, dtype: torch.dtype) -> Batch:
     """Return ``images[i] * shares[i, 0] + others[order[i]] * shares[i, 1]``.
 
@@ -326,6 +332,6 @@ def _blend_batch(images: Batch, others: Batch, order: torch.Tensor, shares: torc
         shares: float32 (N, 2).
         dtype: type of the result; integers are rounded half away from zero and saturated.
     """
-    out = output(native.empty, images.buffer.shape, dtype, images.buffer.device)
-    arguments = (images.buffer, others.buffer, order, shares, out)
-    return new_batch(out, None, images.layout, run(_blend_kernel, arguments, [(images, SAME_SAMPLE), (others, ALL_SAMPLES)], out))
+    sources = [(images, SAME_SAMPLE), (others, ALL_SAMPLES)]
+    out, pending = _blend_kernel.run((images.buffer, others.buffer, order, shares), sources, dtype)
+    return new_batch(out, None, images.layout, pending)

@@ -136,6 +136,10 @@ def launch_stream(device_id: int) -> Stream:
         context = local.entered[-1]
         if context.device_id == device_id and (found := context.cuda_stream) is not None:
             return found
+    # The usual case of thread_stream(), without its call.
+    own = local.own.get(device_id)
+    if own is not None and own[0] == _default_changes.get(device_id, 0) and not (local.streams or _default_streams):
+        return own[1]
     return thread_stream(device_id)
 
 

@@ -34,6 +34,7 @@ class Role(enum.Enum):
     random = enum.auto()
     dtype = enum.auto()
     shared = enum.auto()
+    kept = enum.auto()
     plain = enum.auto()  # int, float, bool, str: passed to the kernel unchanged
     body = enum.auto()  # anything else: for the body only
 
@@ -53,6 +54,10 @@ AsGiven = Annotated[X | Any, Role.body]
 Hint = Annotated[X, Role.hint]
 # An input for which a Tensor given along with a Batch is shared by all samples, with a stride of 0, instead of being copied for each.
 Shared = Annotated[X, Role.shared]
+# An input that programs give as a number or a small array: it is kept on its device for later calls (kept.py). The body must not return its memory.
+Kept = Annotated[X, Role.kept]
+# The same, kept in the type of the first input if that holds all of its numbers.
+KeptLike = Annotated[X, Role.kept, "like the first input"]
 # A generator; the body and the kernel get an int64 tensor with the seven words that a call draws.
 Random = Annotated[RNG | None, Role.random]
 

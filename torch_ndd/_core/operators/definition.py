@@ -67,6 +67,7 @@ class Operator:
     required: int  # the smallest number
     variadic: bool = False  # any number of inputs, which the kernel takes as lists
     shared: frozenset[int] = frozenset()  # inputs that the kernel reads with a stride of 0 if they are common to all samples
+    kept: dict[int, bool] = field(default_factory=dict)  # inputs that are kept if they are numbers; whether in the type of the first one
     positional: dict[str, Argument] = field(default_factory=dict)  # arguments that may be given by position, after the inputs
     arguments: dict[str, Argument] = field(default_factory=dict)  # by keyword
     defaults: dict[str, Any] = field(default_factory=dict)

@@ -20,6 +20,8 @@ from .arguments import AsGiven as AsGiven
 from .arguments import Call, Role, describe_argument, prepare_argument
 from .arguments import Double as Double
 from .arguments import Hint as Hint
+from .arguments import Kept as Kept
+from .arguments import KeptLike as KeptLike
 from .arguments import PerSample as PerSample
 from .arguments import Random as Random
 from .arguments import ShapeArg as ShapeArg
@@ -117,6 +119,7 @@ def _define_operator(function: Callable[..., Any], options: Options) -> Operator
         sum(p.default is p.empty for p in inputs),
         variadic,
         frozenset(k for k, p in enumerate(inputs) if positional_only[p.name].role is Role.shared),
+        {k: positional_only[p.name].varying for k, p in enumerate(inputs) if positional_only[p.name].role is Role.kept},
         positional,
         arguments,
         defaults,

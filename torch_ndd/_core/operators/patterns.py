@@ -27,7 +27,7 @@ class Pattern(NamedTuple):
     shape: tuple[int, ...]  # of the output
     dtype: torch.dtype
     layout: str | None
-    draws: bool
+    may_draw: bool  # what the kernel gets besides the words may have been drawn
     derived: tuple[int, ...]  # arguments that `derivation` computes, with the shapes of a packed output
     is_packed: bool  # the output is
     mixes: bool  # a sample of the output depends on several of the input
@@ -56,7 +56,7 @@ class Pattern(NamedTuple):
             return a is b
         if type(a) is list or type(a) is tuple:
             return len(a) == len(b) and all(map(self._is_same, a, b))
-        if type(a) is torch.Tensor and not self.draws:  # numbers drawn in two calls may be equal by chance
+        if type(a) is torch.Tensor and not self.may_draw:  # numbers drawn in two calls may be equal by chance
             return a.dtype == b.dtype and a.shape == b.shape and a.numel() <= _MAX_COMPARED and a.is_cpu and _bytes(a) == _bytes(b)
         return type(a) in PLAIN and a == b
 
@@ -125,8 +125,9 @@ def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: 
     if not needed <= {k for *_, k in places} or (record.words is None) != (words_place is None):
         return None  # the kernel gets something computed from an operand or from the words
     shape, layout, packed = output.shape if shapes is None else (), record.layouts[0], shapes is not None
+    may_draw = op.draws and not record.only_words
     return Pattern(
-        *(record.kernel, arguments, places, words_place, shape, output.dtype, layout, op.draws, derived, packed, record.mixes),
+        *(record.kernel, arguments, places, words_place, shape, output.dtype, layout, may_draw, derived, packed, record.mixes),
         *(record.derivation, record.redraw, record.also_again),
     )
 

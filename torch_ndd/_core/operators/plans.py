@@ -20,7 +20,8 @@ import torch
 from torch.autograd import profiler
 
 from .. import native
-from ..context.device import Device, DeviceLike
+from ..context.device import Device, DeviceLike, torch_device
+from ..native import CPU
 from ..values.batch import Batch, new_batch
 from ..values.operand import loop
 from ..values.tensor import Tensor, new_tensor
@@ -29,6 +30,7 @@ from ..work.sources import UNKNOWN
 from .arguments import Call, Role, draw_words, one_per_sample
 from .call import perform, perform_with_constants, prepare_constants
 from .definition import Operator, Record
+from .kept import keep_input
 from .patterns import PLAIN, Pattern, find_pattern, operand_tensors
 from .plan import Learned, Plan, build_plan, run_plan
 
@@ -236,11 +238,16 @@ class OperatorCalls(_Calls):
         constants: list[str] = []  # arguments that are Tensors
         for_each: tuple[str, ...] | None = None  # arguments with a value for each sample, where one of them is a sequence
         given_rows = 0
+        rows = -1  # of the first operand, once a sequence is compared with them
         key: list[Any] = [self, len(inputs)]
         for value in inputs:
             if type(value) is not Batch:
                 k = len(operands)
-                repeated = _repeat(value, operands[0].batch_size) if k in op.shared and k else None
+                repeated = None
+                if k in op.kept:
+                    repeated = self._keep(value, k, operands, arguments)
+                elif k in op.shared and k:
+                    repeated = _repeat(value, operands[0].batch_size)
                 if repeated is None:
                     return perform(op, inputs, arguments)
                 operands.append(repeated)
@@ -267,13 +274,17 @@ class OperatorCalls(_Calls):
             elif kind in PLAIN:
                 key += (name, kind, argument or str(argument))
             elif name != "rng" or not op.draws:
-                for_samples = kind in _SEQUENCES and bool(operands) and _has_rows(argument, operands[0].batch_size)
+                for_samples = False
+                if kind in _SEQUENCES and operands:
+                    if rows < 0:
+                        rows = operands[0].batch_size
+                    for_samples = _has_rows(argument, rows)
                 # A plan takes a batch, so that calls with other numbers are repeated too.
                 if for_samples and for_each is None:
-                    for_each = _name_rows(arguments, operands[0].batch_size)
-                if for_samples and (self, for_each) not in _computed and (rows := self._as_rows(name, argument, operands[0])) is not None:
-                    arguments = {**arguments, name: rows}
-                    operands.append(rows)
+                    for_each = _name_rows(arguments, rows)
+                if for_samples and (self, for_each) not in _computed and (numbers := self._as_rows(name, argument, operands[0])) is not None:
+                    arguments = {**arguments, name: numbers}
+                    operands.append(numbers)
                     names.append(name)
                     key.append(name)
                     continue
@@ -310,6 +321,19 @@ class OperatorCalls(_Calls):
         if not is_learned and for_each is not None:
             _computed.add((self, for_each))  # calls with equal sequences are repeated: these become part of the key
         return result
+
+    def _keep(self, value: Any, k: int, operands: Sequence[Batch], arguments: Mapping[str, Any]) -> Batch | None:
+        """Return input ``k``, a number, a list or an array, as a batch that is kept; None to leave it to the ordinary call."""
+        if k:
+            first = operands[0]
+            return keep_input(value, first.batch_size, first.buffer.device, first.buffer.dtype if self.op.kept[k] else None)
+        rows, device = arguments.get("batch_size"), arguments.get("device")
+        if type(rows) is not int or not 0 < rows <= native.MAX_SAMPLES:
+            return None
+        if device is None:
+            return keep_input(value, rows, CPU, None)
+        found = _find_device(device)
+        return None if found is None else keep_input(value, rows, torch_device(found), None)
 
     def _as_rows(self, name: str, value: Any, first: Batch) -> Batch | None:
         """Return a sequence of as many values as ``first`` has samples as a batch; None if it has a value for all of them."""

@@ -201,13 +201,16 @@ _WITHOUT_DEVICE = (int, float, list, tuple, range)
 
 def _on_one_device(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> tuple[list[Any], torch.device]:
     """Move numbers and lists to the device of the other operands."""
-    target = next(value.buffer.device for value in values if value.buffer.device.type != "cpu")
+    target = CPU
+    for value in values:
+        if (target := value.buffer.device) != CPU:
+            break
     placed = []
     for operand, value in zip(operands, values, strict=True):
         if value.buffer.device == target:
             placed.append(value)
         elif type(operand) in _DTYPES:
-            placed.append(_number_on_gpu(operand, value, target))
+            placed.append(value._on_gpus.get(target) or _number_on_gpu(operand, value, target))
         elif isinstance(operand, _WITHOUT_DEVICE):
             placed.append(_constant(value.buffer.to(target)))
         else:
@@ -219,8 +222,6 @@ def _number_on_gpu(number: Any, operand: Operand, target: torch.device) -> Opera
     """Return a number in a GPU's memory, where it stays: the host would wait for a copy, and a CUDA graph cannot contain one."""
     if torch.compiler.is_compiling():
         return _constant(torch.full((), number, dtype=operand.buffer.dtype, device=target))
-    if (found := operand._on_gpus.get(target)) is not None:
-        return found
     with on_stream(target):
         values = torch.full((), number, dtype=operand.buffer.dtype, device=target)
         found = Operand(values, None, stream_work([values]), False)

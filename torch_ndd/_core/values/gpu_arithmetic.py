@@ -38,8 +38,11 @@ def kernel_tensors(values: Sequence[Any]) -> list[torch.Tensor | None]:
 
 def _find_key(operation: str, values: Sequence[Any], device: torch.device) -> tuple[Any, ...]:
     """Return what a plan depends on: everything but the number of samples."""
-    extents = [value.buffer.shape[1:] if value._is_batch else value.buffer.shape for value in values]
-    return operation, device.index, *extents, *[value.buffer.dtype for value in values], *[value._is_batch for value in values]
+    key = [operation, device.index]
+    for value in values:
+        buffer = value.buffer
+        key += (True, buffer.dtype, buffer.shape[1:]) if value._is_batch else (False, buffer.dtype, buffer.shape)
+    return tuple(key)
 
 
 def launch_again(operation: str, values: Sequence[Any], device: torch.device, sources: Sequence[str]) -> tuple[torch.Tensor, StreamWork] | None:

@@ -87,7 +87,7 @@ def launch_in_one_call(
     """
     # The context's stream, on which the kernel must run; torch's current stream may have filled an operand.
     ours = launch_stream(device)
-    theirs, stream = _current_stream(device), ours.handle
+    theirs, stream, torch_stream = _current_stream(device), ours.handle, ours.torch
     captured = _is_capturing()
     # The one needs events between the streams, the other a place in the queue: neither is a single native call. The native function takes four
     # tensors, without a list of them that it would have to copy.
@@ -104,7 +104,7 @@ def launch_in_one_call(
                 return NOT_ONE_CALL
         # Work on another stream is often an upload. To switch streams would take 14 us more.
         elif type(pending) is not StreamWork or (
-            pending.raw_stream != stream and (captured or pending.captured or values.get_device() != device or not pending.join(ours.torch))
+            pending.raw_stream != stream and (captured or pending.captured or values.get_device() != device or not pending.join(torch_stream))
         ):
             return NOT_ONE_CALL
         if operand.caller_owned:
@@ -116,10 +116,10 @@ def launch_in_one_call(
         finish_call(handle, EvalMode.sync_cpu, [], sources)
     # Torch's allocator must not reuse this memory before our stream has read it.
     for values in foreign:
-        values.record_stream(ours.torch)
+        values.record_stream(torch_stream)
     if output is None:
         return None
-    work = StreamWork(ours.torch, (output,), None, ours, captured)
+    work = StreamWork(torch_stream, (output,), None, ours, captured)
     if thread_state.mode == EvalMode.sync_full:
         ours.synchronize()
     return output, work

@@ -7,7 +7,7 @@ from typing import Any, Literal, cast, get_args
 import torch
 
 from ..._core import native
-from ..._core.operators.operator import DeviceLike, Double, PerSample, T, launch, operator
+from ..._core.operators.operator import DeviceLike, Double, Kept, PerSample, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from ..._core.values.batch import batch as batch
@@ -130,8 +130,8 @@ BORDERS = native.numbers("filter.Border")
 @operator()
 def filter(
     data: T,
-    filter: Any,
-    fill_value: Any = None,
+    filter: Kept[Any],
+    fill_value: Kept[Any] = None,
     /,
     *,
     batch_size: int | None = None,
@@ -185,7 +185,7 @@ def filter(
     out = (
         like(images, dtype) if mode == "same" and frame_count is None else resized(images, range(first, first + spatial), extents, dtype, frame_count)
     )
-    return launch(out, [anchor, BORDERS[border], mode == "valid", first, spatial])
+    return launch(out, [anchor, BORDERS[border], mode == "valid", first, spatial], any_shape=mode == "same" and not frames)
 
 
 def _check_elements(op: str, spatial: int, **arguments: Any) -> None:

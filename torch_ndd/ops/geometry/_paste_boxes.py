@@ -5,10 +5,10 @@ import torch
 
 from ..._core import native
 from ..._core.values.batch import Batch, new_batch
-from ..._core.values.dispatch import output, run
+from ..._core.values.repeated_kernel import RepeatedKernel
 from ..._core.work.pending import ALL_SAMPLES
 
-_kernel = native.kernel("paste_boxes", writes=(-1,))
+_kernel = RepeatedKernel(native.kernel("paste_boxes", writes=(-1,)))
 
 
 def paste_boxes(images: Batch, order: torch.Tensor, boxes: torch.Tensor) -> Batch:
@@ -22,6 +22,6 @@ def paste_boxes(images: Batch, order: torch.Tensor, boxes: torch.Tensor) -> Batc
     if not images.buffer.numel():
         return images
     source = images if images.buffer.is_contiguous() else new_batch(images.wait().contiguous(), None, images.layout)
-    out = output(native.empty, source.buffer.shape, source.dtype, source.buffer.device)
-    arguments = (source.buffer, order, boxes, (images.layout or "HWC").index("H"), out)
-    return new_batch(out, None, images.layout, run(_kernel, arguments, [(source, ALL_SAMPLES)], out))
+    arguments = (source.buffer, order, boxes, (images.layout or "HWC").index("H"))
+    out, pending = _kernel.run(arguments, [(source, ALL_SAMPLES)], source.dtype)
+    return new_batch(out, None, images.layout, pending)

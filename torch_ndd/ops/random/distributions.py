@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..._core import native
-from ..._core.operators.operator import AsGiven, DeviceLike, PerSample, Random, ShapeArg, T, Varying, launch, operator
+from ..._core.operators.operator import AsGiven, DeviceLike, Kept, PerSample, Random, ShapeArg, T, Varying, launch, operator
 from ..._core.values.batch import Batch, empty_batch, empty_packed, new_batch
 from ..._core.values.tensor import as_tensor
 from .._arguments import INTEGERS
@@ -156,7 +156,7 @@ def beta(
 
 @operator(name="random.choice")
 def choice(
-    a: T,
+    a: Kept[T],
     shape_like: T | None = None,
     /,
     *,
@@ -195,7 +195,7 @@ def choice(
     if letters is not None:
         letters = letters if out.ndim == ndim else letters[1:] if out.ndim == ndim - 1 else None
         out.relabel(letters or None)
-    return launch(out, [p, rng])
+    return launch(out, [p, rng], only_words=True)
 
 
 def _join(choices: Batch, elements: Batch) -> Batch:

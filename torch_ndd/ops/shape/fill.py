@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..._core.operators.definition import Launch
-from ..._core.operators.operator import DeviceLike, ShapeArg, T, launch, operator
+from ..._core.operators.operator import DeviceLike, Kept, KeptLike, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
 from .._columns import Column, column_list, extents_of, first_failure, format_value, holds
 from .._outputs import like
@@ -33,9 +33,19 @@ def _empty_output(op: str, batch_size: int, extents: Sequence[Column], dtype: to
     return empty_batch(batch_size, extents, dtype, device, layout or None)
 
 
-def _constant(value: float, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return a value in the kernels' form: a batch of one number."""
-    return torch.full((1,), value, dtype=dtype, device=device)
+_on_gpus: dict[tuple[int, torch.dtype, torch.device], torch.Tensor] = {}  # zeros and ones
+
+
+def _constant(value: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return zero or one in the kernels' form: a batch of one number. On a GPU it is kept, so that a repeated call has the same one."""
+    if device.type != "cuda" or torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing():
+        return torch.full((1,), value, dtype=dtype, device=device)
+    if (found := _on_gpus.get((value, dtype, device))) is None:
+        with torch.inference_mode(False):  # later calls may be outside of it
+            found = torch.full((1,), value, dtype=dtype, device=device)
+        torch.cuda.current_stream(device).synchronize()  # once: from now on all streams may read it
+        _on_gpus[value, dtype, device] = found
+    return found
 
 
 def _fill(op: str, value: int, batch_size: int | None, device: Any, dtype: torch.dtype | None, layout: str | None, shape: Any) -> Launch:
@@ -87,7 +97,7 @@ def ones(
 
 @operator()
 def full(
-    fill_value: T,
+    fill_value: Kept[T],
     /,
     *,
     batch_size: int | None = None,
@@ -134,7 +144,7 @@ def zeros_like(data_like: T, /, *, batch_size: int | None = None, device: Device
     tensor([0., 0.])
     """
     out = like(data_like, dtype)
-    return launch(out, (_constant(0, out.dtype, out.buffer.device),))
+    return launch(out, (_constant(0, out.dtype, out.buffer.device),), any_shape=True)
 
 
 @operator()
@@ -145,11 +155,11 @@ def ones_like(data_like: T, /, *, batch_size: int | None = None, device: DeviceL
     tensor([1, 1], dtype=torch.int32)
     """
     out = like(data_like, dtype)
-    return launch(out, (_constant(1, out.dtype, out.buffer.device),))
+    return launch(out, (_constant(1, out.dtype, out.buffer.device),), any_shape=True)
 
 
 @operator()
-def full_like(data_like: T, fill_value: Any, /, *, batch_size: int | None = None, device: DeviceLike | None = None) -> T:
+def full_like(data_like: T, fill_value: KeptLike[Any], /, *, batch_size: int | None = None, device: DeviceLike | None = None) -> T:
     """Return one value, or a smaller array broadcast as in NumPy, in the shape, layout and type of another array.
 
     Args:
@@ -165,8 +175,9 @@ def full_like(data_like: T, fill_value: Any, /, *, batch_size: int | None = None
     """
     assert isinstance(data_like, Batch)
     _check_broadcast("full_like", fill_value, extents_of(data_like))
-    value = fill_value if fill_value.dtype is data_like.dtype else cast(fill_value, dtype=data_like.dtype)
-    return launch(like(data_like), inputs=(data_like, value))
+    if fill_value.dtype is data_like.dtype:
+        return launch(like(data_like), any_shape=fill_value.ndim == 0)
+    return launch(like(data_like), inputs=(data_like, cast(fill_value, dtype=data_like.dtype)))
 
 
 @operator()
