@@ -150,17 +150,17 @@ def test_functions_of_sources_get_the_samples_of_theirs(name: str) -> None:
     sources = make()
     calls: list[tuple[str, list[Any]]] = []
 
-    def mixed(items: bool) -> list[Any]:
+    def read_mix(items: bool) -> list[Any]:
         calls.clear()
 
-        def source(key: str) -> Any:
+        def make_source(key: str) -> Any:
             data = [sources[key][k] for k in range(len(sources[key]))] if items else sources[key]
             return ndd.Source(data, lambda *outputs: (calls.append((key, outputs[-1].torch().tolist())), outputs)[1])
 
-        mix = ndd.readers.Mix({key: source(key) for key in sources}, epoch=40)
-        return [_columns(mix), list(calls)]
+        reader = ndd.readers.Mix({key: make_source(key) for key in sources}, epoch=40)
+        return [_columns(reader), list(calls)]
 
-    assert mixed(items=False) == mixed(items=True)
+    assert read_mix(items=False) == read_mix(items=True)
 
 
 def test_bad_items_of_sources_with_functions_are_left_out() -> None:
