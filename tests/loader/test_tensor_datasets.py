@@ -143,6 +143,46 @@ def test_a_mix_takes_the_rows_of_each_source_together(name: str, monkeypatch: py
     assert bool(reads) is not together
 
 
+@pytest.mark.parametrize("name", MIXES)
+def test_functions_of_sources_get_the_samples_of_theirs(name: str) -> None:
+    make, _ = MIXES[name]
+    torch.manual_seed(0)
+    sources = make()
+    calls: list[tuple[str, list[Any]]] = []
+
+    def read_mix(items: bool) -> list[Any]:
+        calls.clear()
+
+        def make_source(key: str) -> Any:
+            data = [sources[key][k] for k in range(len(sources[key]))] if items else sources[key]
+            return ndd.Source(data, lambda *outputs: (calls.append((key, outputs[-1].torch().tolist())), outputs)[1])
+
+        reader = ndd.readers.Mix({key: make_source(key) for key in sources}, epoch=40)
+        return [_columns(reader), list(calls)]
+
+    assert read_mix(items=False) == read_mix(items=True)
+
+
+def test_bad_items_of_sources_with_functions_are_left_out() -> None:
+    class Damaged(Dataset[int]):
+        def __len__(self) -> int:
+            return 10
+
+        def __getitem__(self, k: int) -> int:
+            if k == 3:
+                raise ValueError("damaged")
+            return k
+
+    def make(on_error: Any) -> ndd.readers.Mix:
+        sources = {"a": ndd.Source(Damaged(), lambda x: ndd.cast(x, dtype=ndd.float32) + 100), "b": ndd.Source(list(range(10)), lambda x: x + 0.0)}
+        return ndd.readers.Mix(sources, on_error=on_error)
+
+    found = sorted(value for values, _ in make("skip").next_epoch(5) for value in values.torch().tolist())
+    assert found == [*range(10), *(100 + k for k in range(10) if k != 3)]
+    with pytest.raises(RuntimeError, match=r"source 'a', sample 3.*damaged"):
+        list(make("raise").next_epoch(5))
+
+
 def test_a_mix_follows_tensors_that_change() -> None:
     first, second = TensorDataset(torch.arange(8)), TensorDataset(torch.arange(8) + 100)
     mix = ndd.readers.Mix({"a": first, "b": second}, epoch=16)

@@ -10,7 +10,7 @@ import torch
 
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.extents import find_lasting_extents
-from .dataset._items import fields_of, is_dataclass, parts_of, with_entries, with_fields, with_parts
+from .dataset._items import OF_NUMPY, fields_of, is_dataclass, parts_of, with_entries, with_fields, with_parts
 
 _MANY_BYTES = 4 << 20
 
@@ -40,12 +40,7 @@ def _merge_batches(batches: Sequence[Batch], order: np.ndarray) -> Batch:
         samples = [sample for batch in batches for sample in batch.tensors]
         merged = as_batch([samples[k] for k in order.tolist()], layout=first.layout)
     elif all(batch.ragged_shapes is None and batch.buffer.shape[1:] == first.buffer.shape[1:] for batch in batches):
-        rows = _join([batch.buffer for batch in batches])
-        if rows.is_cpu:
-            chosen = torch.from_numpy(_as_numbers(rows)[order]).view(rows.dtype)
-        else:
-            chosen = rows[torch.from_numpy(order)]
-        merged = new_batch(chosen, None, first.layout)
+        merged = new_batch(_join([batch.buffer for batch in batches], order), None, first.layout)
     else:
         merged = _merge_unequal(batches, order)
     # Batches of boxes and key points are rebuilt around the merged values, with the canvas of each sample.
@@ -69,13 +64,21 @@ def _merge_unequal(batches: Sequence[Batch], order: np.ndarray) -> Batch:
 _NUMBERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 
 
-def _join(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Return tensors one after the other. By NumPy: torch divides the copy among threads of OpenMP, for which a forked child waits forever."""
+def _join(tensors: Sequence[torch.Tensor], order: np.ndarray | None = None) -> torch.Tensor:
+    """Return tensors one after the other, or rows of that.
+
+    By NumPy: torch divides the copy among threads of OpenMP, for which a forked child waits forever.
+    """
     dtype = tensors[0].dtype
     if not all(tensor.is_cpu and tensor.dtype is dtype for tensor in tensors):
-        return torch.cat([*tensors])
-    return torch.from_numpy(np.concatenate([_as_numbers(tensor) for tensor in tensors])).view(dtype)
+        rows = torch.cat([*tensors])
+        return rows if order is None else rows[torch.from_numpy(order)]
+    numbers = np.concatenate([_as_numbers(tensor) for tensor in tensors])
+    joined = torch.from_numpy(numbers if order is None else numbers[order])
+    return joined if joined.dtype is dtype else joined.view(dtype)
 
 
 def _as_numbers(tensor: torch.Tensor) -> np.ndarray:
+    if tensor.dtype in OF_NUMPY and not tensor.requires_grad:  # one call of torch, not three, for each output of each source of a batch
+        return tensor.numpy()
     return tensor.detach().view(_NUMBERS[tensor.dtype.itemsize]).numpy()

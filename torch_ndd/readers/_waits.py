@@ -20,7 +20,7 @@ class Waits:
 
 
 class _Wait:
-    """A context by itself: that of a generator took three times as long, for each source of a batch."""
+    """A context without a generator, which took three times as long, for each source of a batch."""
 
     __slots__ = ("_begin", "_seconds", "_source")
 

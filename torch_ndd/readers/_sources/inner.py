@@ -147,13 +147,13 @@ class InnerSource:
         """Return the outputs: a tuple or a dict of Batches and other columns. Raise UnreadableSamples for bad samples."""
         with self._apply_limits():
             outputs = self.reader.finish(request, samples)
-        return self._apply_functions(outputs, len(samples))
+        return self.apply_functions(outputs, len(samples))
 
     def read(self, samples: np.ndarray) -> Any:
         """Read samples and return what :meth:`finish` returns."""
         with self._apply_limits():
             outputs = self.reader.read_samples(samples)
-        return self._apply_functions(outputs, len(samples))
+        return self.apply_functions(outputs, len(samples))
 
     def read_matching(self, column: str, keys: Keys, table: KeyTable) -> dict[str, Batch] | None:
         """Return what :meth:`Reader.read_matching` does; None with functions."""
@@ -162,7 +162,8 @@ class InnerSource:
         with self._apply_limits():
             return self.reader.read_matching(column, keys, table)
 
-    def _apply_functions(self, outputs: Any, samples: int) -> Any:
+    def apply_functions(self, outputs: Any, samples: int) -> Any:
+        """Return what the functions make of the outputs of so many samples."""
         # A collate_fn wraps its result, to carry the number of samples.
         outputs = outputs.value if isinstance(outputs, Collated) else outputs
         for function in self._functions:

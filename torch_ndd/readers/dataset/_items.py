@@ -266,7 +266,7 @@ def take_rows(dataset: Any, samples: np.ndarray) -> Rows | None:
 def gather_rows(tensor: torch.Tensor, index: np.ndarray, out: torch.Tensor) -> torch.Tensor:
     """Copy rows of a tensor to ``out``, and return it."""
     # NumPy copies on this thread; torch would wait for others, which decode. It has no bfloat16, and copies the whole array if it is not contiguous.
-    if tensor.is_contiguous() and tensor.dtype in _OF_NUMPY:
+    if tensor.is_contiguous() and tensor.dtype in OF_NUMPY:
         np.take(tensor.numpy(), index, axis=0, out=out.numpy(), mode="clip")
         return out
     return torch.index_select(tensor, 0, torch.from_numpy(index), out=out)
@@ -413,7 +413,7 @@ def _kind(value: Any) -> str:
 
 _NUMBERS = frozenset((bool, int, float))
 _ALIKE = ({bool}, {int}, {float})  # of which NumPy makes the types that torch does
-_OF_NUMPY = frozenset(torch.from_numpy(np.empty(0, kind)).dtype for kind in "?bBhHiIlLefd")
+OF_NUMPY = frozenset(torch.from_numpy(np.empty(0, kind)).dtype for kind in "?bBhHiIlLefd")
 _LONG = (np.longdouble, np.clongdouble)  # numbers of NumPy that torch does not have
 _ALONE = (np.uint64, np.bool_)  # which torch converts only alone
 _COLLATE_ARRAYS = default_collate_fn_map[np.ndarray]  # torch's function, which a user may replace

@@ -26,7 +26,7 @@ from .._waits import Waits, describe_slowest
 from ..dataset import Dataset
 from ..dataset._items import leaves
 from ._fields import Fields
-from ._joint import Joint, JointItems, JointRows, join_sources
+from ._joint import Joint, JointItems, JointRows, join_reads, join_sources
 from ._order import Era, MixOrder, count_positions
 from ._schedule import MAX_PERIOD, MAX_SOURCES
 from ._weights import check_temperature, check_weights, whole_weights
@@ -141,6 +141,7 @@ class Mix(SharedSteps):
             reader._share_threads(data_sets[0])
         self._fields = None if fields is None else Fields(self._op, fields)
         self._joint: Joint | None = None
+        self._reads: JointItems | JointRows | None = None  # together, of data sets whose outputs are not
         self._waits = Waits(self._names)
         self._sizes: list[int] | None = None
         self._begins = np.zeros(1, np.int64)
@@ -159,6 +160,7 @@ class Mix(SharedSteps):
                 raise RuntimeError(f"{self._op}: the sources have {sum(sizes)} samples; at most {MAX_EPOCH} can be mixed")
             self._sizes, self._begins = sizes, np.cumsum([0, *sizes], dtype=np.int64)
             self._joint = join_sources(self._sources) if self._fields is None else None
+            self._reads = join_reads(self._sources) if self._joint is None else None
         return sum(self._sizes)
 
     @override
@@ -293,13 +295,14 @@ class Mix(SharedSteps):
             return _Request(which, numbers, [], self._joint.start(which, numbers))
         # Stable: the samples of a source are requested in the order in which they are delivered.
         order = np.argsort(which, kind="stable")
+        joint = None if self._reads is None else self._reads.start(which, samples - self._begins[which])
         begin, sorted_samples, parts = 0, samples[order], []
         for source, count in enumerate(np.bincount(which).tolist()):
             if count:
                 numbers = sorted_samples[begin : begin + count] - self._begins[source]
-                parts.append((source, numbers, self._sources[source].start(numbers)))
+                parts.append((source, numbers, self._sources[source].start(numbers) if self._reads is None else None))
                 begin += count
-        return _Request(which, order, parts, None)
+        return _Request(which, order, parts, joint)
 
     @override
     def finish(self, request: "_Request", samples: np.ndarray) -> Any:
@@ -323,16 +326,22 @@ class Mix(SharedSteps):
         causes: dict[int, BaseException] = {}
         # LeftOut only if every failure is one: it is skipped whatever `on_error` says.
         kind: type[UnreadableSamples] = LeftOut
+        which = request.which
+        take = None if self._reads is None else self._reads.split(request.joint, which, samples - self._begins[which], request.order)
         for source, numbers, started in request.parts:
-            places = request.order[begin : begin + len(numbers)]
-            begin += len(numbers)
+            inner, end = self._sources[source], begin + len(numbers)
+            places = request.order[begin:end]
             try:
                 with self._waits.measure(source):
-                    outputs.append(self._sources[source].finish(started, numbers))
+                    if take is None:
+                        outputs.append(inner.finish(started, numbers))
+                    else:
+                        outputs.append(inner.apply_functions(take(begin, end, Sources(inner.path, numbers)), len(numbers)))
             except UnreadableSamples as bad:
                 kind = kind if isinstance(bad, LeftOut) else UnreadableSamples
                 reasons |= {int(places[k]): reason for k, reason in bad.reasons.items()}
                 causes |= {int(places[k]): cause for k, cause in bad.causes.items()}
+            begin = end
         if reasons:
             raise kind(reasons, causes)
         by_source = {part[0]: output for part, output in zip(request.parts, outputs, strict=True)}

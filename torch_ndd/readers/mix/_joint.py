@@ -16,7 +16,7 @@ from ..._core import native
 from ..._core.native import CPU, empty
 from ..._core.process.workers import Workers
 from ..._core.work.diagnosis import is_loading
-from .._ranges.ranges import Ranges, address_of, start_files
+from .._ranges.ranges import Ranges, Sources, address_of, start_files
 from .._sources.inner import InnerSource
 from ..dataset import Dataset
 from ..dataset._activity import MeasuredCall, call_measured
@@ -45,6 +45,9 @@ class JointFiles:
             labels[chosen] = values
         return files, self._readers[0]._batch_labels(labels)
 
+
+# Returns the outputs of the samples from one number to another, whose sources are given. Raises UnreadableSamples.
+TakePart = Callable[[int, int, Sources], Any]
 
 # For each pool of threads the places in the batch of its items, and a function that waits for them.
 Requests = list[tuple[list[int], Callable[[], list[Any]]]]
@@ -102,6 +105,16 @@ class JointItems:
 
     def finish(self, request: tuple[int, Requests], which: np.ndarray, numbers: np.ndarray) -> Any:
         """Return the outputs. Raise UnreadableSamples."""
+        return collate_outputs(check_items(self._wait(request, which, numbers)))
+
+    def split(self, request: tuple[int, Requests], which: np.ndarray, numbers: np.ndarray, order: np.ndarray) -> TakePart:
+        """Wait for the samples. Return a function for the outputs of a part of them in ``order``, which is of one source."""
+        items = self._wait(request, which, numbers)
+        items = [items[k] for k in order.tolist()]
+        return lambda begin, end, sources: collate_outputs(check_items(items[begin:end]), sources)
+
+    def _wait(self, request: tuple[int, Requests], which: np.ndarray, numbers: np.ndarray) -> list[Any]:
+        """Return the items, or why they cannot be read."""
         process, requests = request
         if process != os.getpid():  # a forked child does not have the threads of its parent
             _, requests = self.start(which, numbers)
@@ -109,7 +122,7 @@ class JointItems:
         for rows, wait in requests:
             for row, item in zip(rows, wait(), strict=True):
                 items[row] = item
-        return collate_outputs(check_items(items))
+        return items
 
 
 def _split_by_source(sources: list[int]) -> Iterator[tuple[int, int, int]]:
@@ -196,13 +209,28 @@ class JointRows:
         # Rows of different shapes, and tensors of kinds that are read item by item.
         return self._items.finish(self._items.start(which, numbers), which, numbers) if rows is None else rows.outputs(())
 
+    @property
+    def copies(self) -> bool:
+        """Whether rows are copied by their addresses."""
+        return self._addresses is not None
+
+    def split(self, request: None, which: np.ndarray, numbers: np.ndarray, order: np.ndarray) -> TakePart:
+        """Do what :meth:`JointItems.split` does."""
+        rows = self._copy(which[order], numbers[order])
+        if rows is None:
+            return self._items.split(self._items.start(which, numbers), which, numbers, order)
+        return lambda begin, end, sources: Rows(column[begin:end] for column in rows).outputs(sources)
+
+    def _copy(self, which: np.ndarray, numbers: np.ndarray) -> Rows | None:
+        """Return the rows of a batch, copied by their addresses; None where this is not possible."""
+        if self._addresses is not None and not self._addresses.are_of(self._datasets):
+            self._addresses = _find_addresses(self._datasets)
+        return None if self._addresses is None else self._addresses.take(which, numbers)
+
     def _take(self, which: np.ndarray, numbers: np.ndarray) -> Rows | None:
         """Return the rows of a batch; None if they are not alike."""
-        if self._addresses is not None:
-            if not self._addresses.are_of(self._datasets):
-                self._addresses = _find_addresses(self._datasets)
-            if self._addresses is not None and (rows := self._addresses.take(which, numbers)) is not None:
-                return rows
+        if (rows := self._copy(which, numbers)) is not None:
+            return rows
         order = which.argsort(kind="stable")
         sources, samples, parts = which[order].tolist(), numbers[order], []
         for source, begin, end in _split_by_source(sources):
@@ -235,8 +263,19 @@ def join_sources(sources: Sequence[InnerSource]) -> Joint | None:
     # Exactly `File`: a subclass may deliver something else.
     files = [source.reader for source in sources if type(source.reader) is File]
     tables = [table for reader in files if (table := reader._whole_files()) is not None]
-    if len(tables) == len(sources):
-        return JointFiles(files, tables)
+    return JointFiles(files, tables) if len(tables) == len(sources) else _join_data_sets(sources)
+
+
+def join_reads(sources: Sequence[InnerSource]) -> JointItems | JointRows | None:
+    """Return data sets with functions as readers that are read together, and split for the functions; None for other sources."""
+    if any(source.has_limits for source in sources):
+        return None
+    joint = _join_data_sets(sources)
+    # Parts of a TensorDataset take their own rows together, as items of all together would not.
+    return None if isinstance(joint, JointRows) and not joint.copies else joint
+
+
+def _join_data_sets(sources: Sequence[InnerSource]) -> JointItems | JointRows | None:
     data_sets = [source.reader for source in sources if isinstance(source.reader, Dataset) and source.reader._delivers_items]
     if len(data_sets) < len(sources):
         return None
