@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kBlock = size_t{16} << 10;
 // Sequential reading doubles the bytes per system call up to this number.
 constexpr size_t kMaxAhead = 4 * kBlock;
-// From this number on bytes are read without the window: 10 s of a WAV file then take 0.9 of the CPU time.
+// From this number on bytes are read without the window: 10 s of a WAV file then take 0.90 to 0.98 of the CPU time.
 constexpr size_t kStraight = kBlock / 2;
 
 }  // namespace
