@@ -118,6 +118,7 @@ def _read_header(file: BinaryIO, hdu: int) -> _Header:
             is_plain = is_plain and _CHANGES_VALUES.match(card) is None
             found = _NUMBER.match(card.rstrip())
             if found is None:
+                is_plain = is_plain and card.startswith(b"END")  # such as ENDTIME; others may be numbers that only astropy can read, or cannot
                 continue
             key, value = (found[1] + found[2]).decode(), int(found[3])
             most = MAX_AXES if key in _COUNTS else 64 if key.endswith("BITPIX") else 2**62
