@@ -183,7 +183,8 @@ def _zeros(shape: tuple[int, ...], dtype: type[np.generic]) -> Any:
 
 def _make_other_inputs(call: Callable[..., Any], samples: int) -> None:
     """Let a case make, and keep, its other inputs for a number of samples, without calling the operator: the program has all inputs of a call."""
-    call(mock.MagicMock(__name__="torch_ndd"), mock.MagicMock(), mock.MagicMock(batch_size=samples))
+    batch = mock.MagicMock(batch_size=samples, **{"__lt__.return_value": None})  # a mock takes all operators but comparisons
+    call(mock.MagicMock(__name__="torch_ndd"), mock.MagicMock(), batch)
 
 
 def _measure_case(case: Any, ndd: Any, types: Any, counters: Counters, rounds: int) -> dict[str, Any]:
