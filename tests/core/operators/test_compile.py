@@ -119,6 +119,17 @@ def test_graphs_with_dynamic_true(name: str) -> None:
         torch.testing.assert_close(compiled(batch).torch(), expected, rtol=1e-4, atol=1)
 
 
+def test_a_graph_runs_while_another_thread_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a loader's function while the program compiles its step: ``is_compiling()`` is of the process."""
+    batch = ndd.batch([torch.full((20, 30, 3), 7, dtype=torch.uint8)] * 2, layout="HWC")
+    compiled = torch.compile(lambda images: ndd.gaussian_blur(images, sigma=1.0).torch(), fullgraph=True)
+    expected = compiled(batch)
+    monkeypatch.setattr(torch.compiler, "_is_compiling_flag", True)
+    assert torch.compiler.is_compiling()
+    assert torch.ops.ndd.empty_pooled([2, 3], torch.float32).shape == (2, 3)
+    assert torch.equal(compiled(batch), expected)
+
+
 def test_tensors_and_batches_keep_layout_and_type_in_and_out() -> None:
     def both(sample: ndd.Tensor, batch: Batch) -> dict[str, Any]:
         return {"sample": ndd.flip(sample), "batch": [ndd.rotate(batch, angle=90.0), batch + 1], "torch": batch.torch() * 2}
