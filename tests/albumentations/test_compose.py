@@ -254,9 +254,24 @@ def test_additional_targets_move_alike() -> None:
         assert torch.equal(found["image"].nth(i).torch().int(), found["depth"].nth(i).torch())
 
 
-def test_empty_batches_pass() -> None:
-    images = ndd.as_batch(np.zeros((0, 8, 8, 3), np.uint8), layout="HWC")
-    assert from_albumentations(A.Compose([A.RandomCrop(4, 4)]))(images).batch_size == 0
+EMPTY = [
+    [A.RandomCrop(4, 4)],
+    [A.ColorJitter(p=1), A.Affine(p=1), A.Normalize()],
+    [A.CoarseDropout(p=0.5), A.Normalize(normalization="image"), A.ToTensorV2(transpose_mask=True)],
+    [A.OneOf([A.ToFloat(p=1), A.Normalize(p=1)], p=1), A.Sequential([A.HorizontalFlip(), A.FromFloat(p=1)], p=1)],
+    [A.HorizontalFlip(), A.ToFloat(p=0)],
+]
+
+
+@pytest.mark.parametrize("transforms", EMPTY, ids=[str(k) for k in range(len(EMPTY))])
+def test_batches_without_samples_have_the_types_and_layouts_of_others(transforms: list[Any]) -> None:
+    images = ndd.as_batch(np.zeros((2, 8, 8, 3), np.uint8), layout="HWC")
+    targets = {"image": images, "mask": ndd.as_batch(np.zeros((2, 8, 8, 1), np.uint8), layout="HWC"), "bboxes": ndd.batch([[[1, 2, 6, 7]]] * 2)}
+    fn = from_albumentations(A.Compose(transforms, A.BboxParams("pascal_voc", label_fields=[])), check=False)
+    outputs, empty = fn(**targets), fn(**{name: value.select_samples([]) for name, value in targets.items()})
+    for name, output in outputs.items():
+        expected = (0, output.ndim, output.dtype, output.layout)
+        assert (empty[name].batch_size, empty[name].ndim, empty[name].dtype, empty[name].layout) == expected, name
 
 
 @pytest.mark.parametrize("name", sorted(set(REFUSED) - {"ReplayCompose", "SelectiveChannelTransform"}))

@@ -42,7 +42,7 @@ def test_former_names_warn() -> None:
         assert ndd.readers.ReadError is ndd.readers.BadSample  # type: ignore[attr-defined]
     with pytest.warns(DeprecationWarning, match=r"Batch\.densified is deprecated; use Batch\.densify"):
         assert ndd.batch([[1], [2]]).densified().shape == [(1,), (1,)]
-    with pytest.warns(DeprecationWarning, match=r"RNG\.moved_on is deprecated; use RNG\.skip_if_at"):
+    with pytest.warns(DeprecationWarning, match=r"RNG\.moved_on is deprecated; compare RNG\.state_dict\(\) and call RNG\.advance\(\)"):
         assert ndd.random.RNG(seed=1).moved_on(0, 0, 1) is False
 
 

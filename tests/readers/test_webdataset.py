@@ -347,11 +347,14 @@ def test_patterns_of_paths(tmp_path: Path) -> None:
         ("/s{09..02}.tar", "is empty"),
         ("/s{0..9999999}.tar", "more than"),
         ("/q*.tar", "no file matches"),
+        ("::b.tar", r"pass several archives as a list, \['.*', 'b.tar'\]"),
         ("/empty", r"has no \*.tar"),
         ("/s{0..999}{0..999}{0..999}.tar", "stands for more than"),
     ):
         with pytest.raises(RuntimeError, match=message):
             numbers(wrong)
+    with pytest.raises(RuntimeError, match="commands are not run"):
+        ndd.readers.Webdataset(paths="pipe:cat s01.tar", ext="cls").scan()
 
 
 def test_decode_converts_components(tmp_path: Path) -> None:

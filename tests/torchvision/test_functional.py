@@ -162,6 +162,21 @@ def test_normalize_of_other_floats_equals_torchvision(dtype: torch.dtype) -> Non
     assert torch.equal(of_batch(result)[1], reference.normalize(image[:, :5], **values))
 
 
+@pytest.mark.parametrize(("mean", "std"), [([0.5, 0.4, 0.3], [0.2, 0.3, 0.4]), ([0.5, 0.4], [0.2])])
+@pytest.mark.parametrize("layout", ["HWC", "CHW"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_normalize_repeats_a_single_channel_as_torchvision(mean: list[float], std: list[float], layout: str, dtype: torch.dtype) -> None:
+    gray = [pixels(23 + k, 31, 1, torch.float64).to(dtype) for k in range(2)]
+    for output, image in zip(of_batch(F.normalize(image_batch(gray, layout), mean, std)), gray, strict=True):
+        assert torch.equal(output, reference.normalize(image, mean, std))
+        assert torch.equal(F.normalize(image, mean, std), reference.normalize(image, mean, std))
+    with pytest.raises(RuntimeError):  # torchvision raises too: there is no memory for more channels
+        F.normalize(gray[0].clone(), [0.5, 0.4, 0.3], [0.2, 0.3, 0.4], inplace=True)
+    for mean, std in (([0.5], [0.2, 0.3]), ([0.5, 0.4], [0.2, 0.3, 0.4])):  # torchvision raises RuntimeError
+        with pytest.raises(ValueError, match="std must have one value, or one for each of the"):
+            F.normalize(gray[0], mean, std)
+
+
 @pytest.mark.parametrize("layout", ["HWC", "CHW"])
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
 @pytest.mark.parametrize("case", CASES, ids=_name)

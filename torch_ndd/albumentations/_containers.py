@@ -30,6 +30,12 @@ class Container:
             return self.run(sample, draws)
         return transform_where(draws.happens(self.p), sample, lambda part: self.run(part, draws.for_samples(part.count)))
 
+    def convert_empty(self, sample: Sample) -> Sample:
+        """Give a sample without images the type and the layout that others would have."""
+        for child in self.children if self.p > 0 else ():
+            sample = child.convert_empty(sample)
+        return sample
+
     def run(self, sample: Sample, draws: Draws) -> Sample:
         """Transform all samples."""
         raise NotImplementedError
@@ -51,11 +57,15 @@ class Sequential(Container):
 class OneOf(Container):
     """A.OneOf: one child, chosen by the children's ``p``."""
 
+    def convert_empty(self, sample: Sample) -> Sample:
+        """Convert by the first child: batches that go different ways must have one type and layout at the end."""
+        return self.children[0].convert_empty(sample) if self.children and self.p > 0 else sample
+
     def run(self, sample: Sample, draws: Draws) -> Sample:
         return _run_by_choice(sample, draws, draws.choices([child.p for child in self.children]), self.children, True)  # type: ignore[attr-defined]
 
 
-class OneOrOther(Container):
+class OneOrOther(OneOf):
     """A.OneOrOther: the first child with the probability ``p``, otherwise the last."""
 
     def __call__(self, sample: Sample, draws: Draws, forced: bool = False) -> Sample:

@@ -29,11 +29,12 @@ _BYTE = 255.0
 class Normalize(Step):
     """A.Normalize, and A.ToTensorV2 after it if ``planar``."""
 
+    converts = True
     planar = False
 
     def change_images(self, images: Batch, params: Params, sample: Sample) -> Batch:
         t = self.original
-        if t.normalization == "standard":
+        if t.normalization == "standard" or not images.batch_size:  # without images there are no statistics, and no pixels to divide
             scale = float(t.max_pixel_value)
             mean: Any = [float(number) * scale for number in np.ravel(t.mean)]
             std: Any = [float(number) * scale for number in np.ravel(t.std)]
@@ -62,6 +63,8 @@ class Normalize(Step):
 class ToFloat(Step):
     """A.ToFloat."""
 
+    converts = True
+
     def __init__(self, transform: Any) -> None:
         super().__init__(transform)
         self._scale = transform.max_value
@@ -75,6 +78,8 @@ class ToFloat(Step):
 class FromFloat(Step):
     """A.FromFloat to uint8."""
 
+    converts = True
+
     def __init__(self, transform: Any) -> None:
         super().__init__(transform)
         if transform.dtype != "uint8":
@@ -86,6 +91,8 @@ class FromFloat(Step):
 
 class ToTensorV2(Step):
     """A.ToTensorV2: ``CHW``."""
+
+    converts = True
 
     def change_images(self, images: Batch, params: Params, sample: Sample) -> Batch:
         return transpose(images, perm=[2, 0, 1])

@@ -11,6 +11,7 @@ from .._core.context.device import DeviceLike
 from .._core.context.rng import RNG, at_batch
 from .._core.values.batch import Batch, as_batch
 from ..decoders.image import image as decode_image
+from ..ops.generic.convert import cast
 from ..ops.shape.reshape import expand_dims, squeeze
 from ..torchvision._draws import Draws
 from ._check import check_step
@@ -93,18 +94,15 @@ class BatchCompose:
     def _transform(self, targets: dict[str, Any]) -> dict[str, Any]:
         self._check_names(targets)
         sample, flat_masks = self._read(targets)
-        # There is nothing to draw for, and operators could not know the number of channels.
-        if sample.count == 0:
-            return dict(targets)
         for params, name in ((self._boxes, "bboxes"), (self._points, "keypoints")):
             if params is None and any(self._kinds.get(target) == name for target in targets):
                 raise ValueError(f"{OP}: {name} need {'bbox' if name == 'bboxes' else 'keypoint'}_params of the Compose")
+        if sample.count == 0:
+            return self._convert_empty(targets, sample, flat_masks)
         labels = self._read_labels(targets, sample)
         with nullcontext() if self._rng is None else at_batch(self._rng) as rng:
             changed = self._filter(self._run(sample, Draws(sample.count, rng)))
-        outputs = {**targets, **changed.images}
-        for name, masks in changed.masks.items():
-            outputs[name] = squeeze(masks, axes=[2]) if name in flat_masks else masks
+        outputs = {**targets, **changed.images, **_drop_channels(changed.masks, flat_masks)}
         for params, all_rows in ((self._boxes, changed.boxes), (self._points, changed.points)):
             for name, rows in all_rows.items():
                 # Integer coordinates become float32: the transforms move them by fractions.
@@ -115,6 +113,13 @@ class BatchCompose:
             rows = (changed.boxes if name in changed.boxes else changed.points)[name]
             outputs[field] = write_rows(values[rows.origins], rows.owners, changed.count)
         return outputs
+
+    def _convert_empty(self, targets: dict[str, Any], sample: Sample, flat_masks: set[str]) -> dict[str, Any]:
+        """Return targets without samples in the types and layouts of others; only conversions run, as there are no channels for operators to know."""
+        changed = self._run.convert_empty(sample)
+        coordinates = {name: targets[name] for name in (*sample.boxes, *sample.points) if not targets[name].dtype.is_floating_point}
+        converted = {name: cast(values, dtype=torch.float32) for name, values in coordinates.items()}
+        return {**targets, **changed.images, **_drop_channels(changed.masks, flat_masks), **converted}
 
     def _check_names(self, targets: dict[str, Any]) -> None:
         if "image" not in targets:
@@ -211,6 +216,11 @@ def _filter_rows(sample: Sample, boxes: Boxes | None, points: Points | None) -> 
     all_boxes = {name: boxes.filter(rows, sample) if boxes else rows for name, rows in sample.boxes.items()}
     all_points = {name: points.filter(rows, sample) if points else rows for name, rows in sample.points.items()}
     return Sample(sample.images, sample.masks, all_boxes, all_points)
+
+
+def _drop_channels(masks: dict[str, Batch], flat: set[str]) -> dict[str, Batch]:
+    """Return masks as they were passed: some had no channels."""
+    return {name: squeeze(batch, axes=[2]) if name in flat else batch for name, batch in masks.items()}
 
 
 def _read_masks(name: str, masks: Batch) -> tuple[Batch, bool]:

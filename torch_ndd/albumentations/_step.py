@@ -24,6 +24,8 @@ class Step:
     """Whether images must be uint8."""
     random_pixels: ClassVar[bool] = False
     """Whether every pixel is random, so that the results cannot equal the original's."""
+    converts: ClassVar[bool] = False
+    """Whether the results have another type or layout."""
 
     def __init__(self, transform: Any) -> None:
         self.original = transform
@@ -45,6 +47,10 @@ class Step:
             drawn = params[name]
             params[name] = torch.where(acts.reshape(-1, *[1] * (drawn.dim() - 1)), drawn, torch.as_tensor(value, dtype=drawn.dtype))
         return self.change(sample, params)
+
+    def convert_empty(self, sample: Sample) -> Sample:
+        """Give a sample without images the type and the layout that others would have. There is nothing to draw for."""
+        return self.change(sample, {}) if self.converts and self.p > 0 else sample
 
     def transform_all(self, sample: Sample, draws: Draws) -> Sample:
         """Transform all samples."""

@@ -97,6 +97,39 @@ def test_one_compilation_for_changing_contents_and_two_for_changing_shapes(kind:
     assert graphs() == 2
 
 
+DYNAMIC: dict[str, Any] = {
+    "default numbers": lambda images: ndd.brightness(images, brightness=1.2),
+    "lists": lambda images: ndd.crop_mirror_normalize(images, mean=[123.7, 116.3, 103.5], std=[58.4, 57.1, 57.4], mirror=1),
+    "default ranges": lambda images: ndd.random_resized_crop(images, size=[8, 8]),
+    "window": lambda images: ndd.crop(images, crop=[4, 5], crop_pos_x=0.2),
+    "a side": lambda images: ndd.resize(images, resize_shorter=20.0),
+}
+
+
+@pytest.mark.parametrize("name", DYNAMIC)
+def test_graphs_with_dynamic_true(name: str) -> None:
+    """The default numbers of operators are symbols there."""
+    call = DYNAMIC[name]
+    compiled = torch.compile(call, fullgraph=True, dynamic=True, backend="eager")
+    for count, height in ((4, 24), (3, 24), (5, 26)):
+        batch = ndd.batch([torch.randint(0, 256, (height, 30, 3), dtype=torch.uint8) for _ in range(count)], layout="HWC")
+        ndd.random.set_seed(1)
+        expected = call(batch).torch()
+        ndd.random.set_seed(1)
+        torch.testing.assert_close(compiled(batch).torch(), expected, rtol=1e-4, atol=1)
+
+
+def test_a_graph_runs_while_another_thread_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a loader's function while the program compiles its step: ``is_compiling()`` is of the process."""
+    batch = ndd.batch([torch.full((20, 30, 3), 7, dtype=torch.uint8)] * 2, layout="HWC")
+    compiled = torch.compile(lambda images: ndd.gaussian_blur(images, sigma=1.0).torch(), fullgraph=True)
+    expected = compiled(batch)
+    monkeypatch.setattr(torch.compiler, "_is_compiling_flag", True)
+    assert torch.compiler.is_compiling()
+    assert torch.ops.ndd.empty_pooled([2, 3], torch.float32).shape == (2, 3)
+    assert torch.equal(compiled(batch), expected)
+
+
 def test_tensors_and_batches_keep_layout_and_type_in_and_out() -> None:
     def both(sample: ndd.Tensor, batch: Batch) -> dict[str, Any]:
         return {"sample": ndd.flip(sample), "batch": [ndd.rotate(batch, angle=90.0), batch + 1], "torch": batch.torch() * 2}

@@ -34,6 +34,16 @@ def images(files: list[str]) -> ndd.Batch:
     return ndd.decoders.image(encoded)
 
 
+def test_arithmetic_names_the_files_of_all_operands(files: list[str], images: ndd.Batch) -> None:
+    encoded, _ = next(ndd.readers.File(files=files[::-1]).next_epoch(batch_size=4))
+    others = ndd.decoders.image(encoded)
+    for call in (lambda: images + others, lambda: ndd.math.clamp(1, images, others)):
+        with pytest.raises(RuntimeError, match=r"photo_0.png and .*photo_3.png\)"):
+            call()
+    with pytest.raises(RuntimeError, match=r"sample_idx=1, [^ ]*photo_1.png\)"):
+        _ = images + ndd.crop(images, crop=[8, 8])  # of the same files, which fits the first image only
+
+
 def value_per_sample(bad: Any, good: Any) -> ndd.Batch:
     return ndd.batch([bad if i == BAD else good for i in range(4)])
 

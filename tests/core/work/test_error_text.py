@@ -103,3 +103,9 @@ SIGNALS = ndd.as_batch(np.ones((2, 200), np.float32))
 def test_errors_of_python_and_torch_name_the_operator(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_step_with_one_output_is_named() -> None:
+    step = (ndd.batch([[1, 2, 3], [4, 5]]),)
+    with pytest.raises(TypeError, match=r"flip: input 0 is a tuple of 1 values with a Batch; pass one of them: .*for \(jpegs,\) in"):
+        ndd.flip(step)  # type: ignore[type-var]

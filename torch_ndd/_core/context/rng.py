@@ -171,7 +171,7 @@ class RNG:
 
         :meta private:
         """
-        warnings.warn("RNG.moved_on is deprecated; use RNG.skip_if_at", DeprecationWarning, stacklevel=2)
+        warnings.warn("RNG.moved_on is deprecated; compare RNG.state_dict() and call RNG.advance()", DeprecationWarning, stacklevel=2)
         return self.skip_if_at(key, position, count)
 
     def advance(self, n: int) -> None:

@@ -75,9 +75,13 @@ def pin_no_size() -> None:
 
 def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Allocate uninitialized memory; large host buffers come from a pool, or are pinned."""
+    if device == CPU and torch.compiler.is_compiling():
+        return torch.ops.ndd.empty_pooled(shape, dtype)
+    return _allocate(shape, dtype, device)
+
+
+def _allocate(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     if device == CPU:
-        if torch.compiler.is_compiling():
-            return torch.ops.ndd.empty_pooled(shape, dtype)
         size = dtype.itemsize
         for extent in shape:
             size *= extent
@@ -172,7 +176,8 @@ _library.define("empty_pooled(SymInt[] shape, ScalarType dtype) -> Tensor")
 
 @torch.library.impl("ndd::empty_pooled", "CompositeExplicitAutograd", lib=_library)
 def _(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
-    return empty(shape, dtype, CPU)
+    # Not empty(): is_compiling() is of the process, and true on a loader's thread while the program compiles its step.
+    return _allocate(shape, dtype, CPU)
 
 
 @torch.library.register_fake("ndd::empty_pooled", lib=_library)

@@ -326,7 +326,8 @@ def _has_rows(argument: Argument, shape: Sequence[int], size: int) -> bool:
 def _constant(call: Call, argument: Argument, value: Any) -> torch.Tensor:
     """Return a Python number or list of numbers as a tensor with one row. Tensors of earlier calls are reused: nothing writes to them."""
     number = isinstance(value, int | float)
-    key = (argument.element, value or repr(value) if number else _key(value))  # 0.0 and -0.0 are equal, their repr() differs
+    # 0.0 and -0.0 are equal, their repr() differs. With dynamic=True the defaults of a graph are symbols, which have none.
+    key = (argument.element, None if call.compiling else value or repr(value) if number else _key(value))
     tensor = None if call.compiling else _constants.get(key)
     if tensor is None:
         numbers = _numbers(call, argument, value)

@@ -322,6 +322,12 @@ def _as_input(op: str, position: int, value: Any, required: bool) -> Tensor | Ba
         unwrapped = unwrap(value)
         return unwrapped if isinstance(unwrapped, Batch) else as_tensor(unwrapped)
     except (TypeError, ValueError, RuntimeError) as error:
+        # What a reader with one output yields; the error of stacking its samples would not say so.
+        if isinstance(value, list | tuple) and any(isinstance(element, Batch) for element in value):
+            raise TypeError(
+                f"{op}: input {position} is a {type(value).__name__} of {len(value)} values with a Batch; pass one of them: steps of readers "
+                "are tuples, also of one output (for (jpegs,) in reader.next_epoch(...))"
+            ) from None
         raise type(error)(f"{op}: input {position}: {error}") from None
 
 

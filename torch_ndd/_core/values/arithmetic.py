@@ -16,7 +16,7 @@ from ..native import CPU
 from ..native.graph_results import mark_result
 from ..work.cuda_work import on_stream, stream_work
 from ..work.pending import SAME_SAMPLE, Pending
-from ..work.sources import UNKNOWN, with_source
+from ..work.sources import UNKNOWN
 from .dispatch import output, run, submit
 from .elementwise import Computation, find_computation, label, on_cpu
 from .extents import Fixed
@@ -296,8 +296,11 @@ def _allocate_ragged(operation: str, values: Sequence[Any], computation: Computa
         wrong = ((right != shapes) & (right != 1)).any(1)
         if bool(wrong.any()):
             i = int(wrong.to(torch.uint8).argmax())
-            text = f"{label(operation)}: Can't broadcast shapes {tuple(left[i].tolist())} and {tuple(right[i].tolist())} (sample_idx={i})"
-            raise RuntimeError(with_source(text, _sources_of(values, True)))
+            # The files of all operands: any of them may be the one with a wrong shape.
+            known = [value.sources for value in values if value._is_batch and value.sources is not UNKNOWN]
+            files = dict.fromkeys(sources[i] for sources in known if i < len(sources) and sources[i])
+            place = ", ".join([f"sample_idx={i}", *([" and ".join(files)] if files else [])])
+            raise RuntimeError(f"{label(operation)}: Can't broadcast shapes {tuple(left[i].tolist())} and {tuple(right[i].tolist())} ({place})")
     return *output(native.allocate_samples, shapes.contiguous(), computation.out, device), _find_shared_extents(values, ndim)
 
 

@@ -70,7 +70,7 @@ def _check_ranges(op: str, areas: tuple[float, ...], ratios: tuple[float, ...], 
     for argument, numbers in zip(names, (areas, ratios), strict=True):
         if not 1 <= len(numbers) <= 2:
             raise RuntimeError(f"{op}: {argument} must be a number or two, got {len(numbers)}")
-        if not all(math.isfinite(x) for x in numbers):
+        if not all(-math.inf < x < math.inf for x in numbers):  # isfinite() does not take the symbols of graphs with dynamic=True
             raise ValueError(f"{op}: {argument} must be finite, got {numbers}")
         if numbers[0] > numbers[-1]:
             raise RuntimeError(f"{op}: {argument} is an empty range: {numbers[0]:g} to {numbers[1]:g}")

@@ -237,7 +237,7 @@ def columns(op: str, argument: str, value: object, axes: int) -> list[Column]:
                 f"{op}: {argument} must be a number or a sequence of {axes} numbers, not {value!r}; values for each sample are a Batch: "
                 "wrap them in ndd.batch(...)"
             ) from None
-        finite = all(math.isfinite(p) for p in parts)
+        finite = all(-math.inf < p < math.inf for p in parts)  # isfinite() does not take the symbols of graphs with dynamic=True
     if len(parts) != axes:
         raise RuntimeError(f"{op}: {argument} has {len(parts)} elements, but it takes {axes}; values for each sample are a Batch: ndd.batch(...)")
     if not finite:

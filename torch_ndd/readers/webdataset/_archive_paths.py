@@ -62,6 +62,11 @@ def _files(op: str, path: str) -> Sequence[str]:
         if not found:
             raise RuntimeError(f'{op}: the folder "{path}" has no *.tar')
         return found
+    # What the library webdataset takes in a path.
+    if path.startswith("pipe:"):
+        raise RuntimeError(f'{op}: "{path}": commands are not run; pass paths or URLs of the archives')
+    if "::" in path:
+        raise RuntimeError(f'{op}: "{path}": pass several archives as a list, {path.split("::")}')
     if not glob.has_magic(path):
         return [path]  # the error of reading it names it
     found = sorted(glob.glob(path))

@@ -44,9 +44,19 @@ def _as_window(images: Batch | None, rows: Rows | None, top: Any, left: Any, hei
     return tuple(number("crop", name, value, size) for name, value in named)  # type: ignore[return-value]
 
 
-def window_of(images: Batch, top: Number, left: Number, height: Number, width: Number, fill: Sequence[float] = (0.0,)) -> Batch:
-    """Return the window of each image."""
+def window_of(images: Batch, top: Number, left: Number, height: Number, width: Number, fill: Sequence[float] = (0.0,), op: str = "crop") -> Batch:
+    """Return the window of each image, for a function that errors name."""
+    _check_extents(op, height, width)
     return cut(images, start=rows(top, left), shape=rows(height, width), axis_names="HW", out_of_bounds_policy="pad", fill_values=list(fill))
+
+
+def _check_extents(op: str, height: Number, width: Number) -> None:
+    """Raise RuntimeError if the result of a function would have a negative height or width."""
+    for name, extent in (("height", height), ("width", width)):
+        fits = extent >= 0
+        if not holds(fits):
+            value = extent.reshape(-1)[~fits.reshape(-1)][0].item() if isinstance(extent, torch.Tensor) else extent  # type: ignore[union-attr]
+            raise RuntimeError(f"{op}: {first_failure(fits)}the {name} of the result must not be negative, got {value}")
 
 
 def border_fill(images: Batch, fill: Any) -> list[float]:
@@ -162,7 +172,7 @@ def _middle_start(extent: Number, size: int) -> Number:
 
 
 def _center_crop(images: Batch, output_size: Any) -> Batch:
-    return window_of(images, *center_window(*size_of(images), output_size))
+    return window_of(images, *center_window(*size_of(images), output_size), op="center_crop")
 
 
 def _central_view(image: torch.Tensor, output_size: Any) -> torch.Tensor | None:
@@ -255,11 +265,12 @@ def _pad(images: Batch, padding: Any, fill: Any = None, padding_mode: PaddingMod
     if padding_mode in ("reflect", "symmetric"):
         _check_borders(padding_mode, height, width, left, top, right, bottom)
     size = height + top + bottom, width + left + right
+    _check_extents("pad", *size)
     if padding_mode != "constant":
         # A translation that samples the border by its mode; nearest pixels, so that values are copied.
         matrix = rows(1.0, 0.0, -left * 1.0, 0.0, 1.0, -top * 1.0, 0.0, 0.0, 1.0)
         return warp_perspective(images, matrix=matrix, border_mode=_BORDERS[padding_mode], interp_type=types.INTERP_NN, size=rows(*size))
-    return window_of(images, -top, -left, *size, border_fill(images, fill))
+    return window_of(images, -top, -left, *size, border_fill(images, fill), op="pad")
 
 
 # torchvision's names, and those of the operators, which follow OpenCV.

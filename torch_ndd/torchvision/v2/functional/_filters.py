@@ -28,7 +28,7 @@ def normalize(inpt: Any, mean: Sequence[float], std: Sequence[float], inplace: b
 
     Args:
         inpt: floating-point images or videos.
-        mean, std: one number, or one per channel.
+        mean, std: one number, or one per channel. An image of one channel gets a channel for each of several means.
         inplace: write into the memory of a torch tensor; a Batch is never changed.
 
     Raises:
@@ -49,10 +49,15 @@ def _normalize(images: Batch, mean: Any, std: Any, inplace: bool = False) -> Bat
     if not all(deviations):
         raise ValueError("normalize: std evaluated to zero, leading to division by zero")
     channels = extent(images, "C")
-    for name, values in (("mean", means), ("std", deviations)):
-        if len(values) != 1 and not isinstance(channels, torch.Tensor) and len(values) != channels:
-            raise ValueError(f"normalize: {name} must have one value, or one for each of the {channels} channels, got {len(values)}")
-    if images.dtype != torch.float32:  # the kernel computes in float32, torchvision in the dtype of the images
+    repeats = False
+    if not isinstance(channels, torch.Tensor):
+        repeats = channels == 1 < len(means)
+        results = len(means) if repeats else channels
+        for name, values in (("mean", means), ("std", deviations)):
+            if len(values) not in (1, results):
+                raise ValueError(f"normalize: {name} must have one value, or one for each of the {results} channels, got {len(values)}")
+    # The kernel computes in float32, torchvision in the dtype of the images, and it has as many channels in its output as in its input.
+    if images.dtype != torch.float32 or repeats:
         shape = (-1,) + (1,) * (images.ndim - 1 - (images.layout or "").index("C"))
         shift, scale = (torch.tensor(values, dtype=images.dtype).reshape(shape) for values in (means, deviations))
         return as_batch((images - as_tensor(shift)) / as_tensor(scale), layout=images.layout)
