@@ -100,14 +100,14 @@ def test_a_card_means_what_it_means_to_astropy(tmp_path: Path, card: bytes) -> N
     ],
 )
 def test_headers_that_are_not_plain_are_astropys(tmp_path: Path, old: bytes, new_card: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-    monkeypatch.setattr("torch_ndd.readers.fits._image", lambda file, part, dtype: asked.append(part) or torch.zeros(1))
+    opened = []
+    monkeypatch.setattr("torch_ndd.readers.fits._image", lambda file, part, dtype: opened.append(part) or torch.zeros(1))
     path = write(tmp_path / "a.fits", np.arange(12, dtype=np.int16).reshape(3, 4))
     content = path.read_bytes()
     at = content.rindex(old)
     path.write_bytes(content[:at] + new_card.ljust(80) + content[at + 80 :])
     assert len(list(new(files=[path]).next_epoch())) == 1
-    assert set(asked) == {2}  # also for what is read ahead
+    assert set(opened) == {2}  # also for what is read ahead
 
 
 def test_parts_of_images(files: list[Path]) -> None:

@@ -8,6 +8,7 @@ import torch
 
 from .. import types
 from .._core import native
+from .._core.native.tracing import is_compiling
 from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.operand import Operand, layout_error, unwrap
@@ -314,7 +315,7 @@ def _can_blend(images: Batch, dtype: torch.dtype) -> bool:
     """Return whether the kernel takes these images, which must have equal shapes, for a result of this type."""
     values = images.buffer
     fits = values.dtype in _BLEND_TYPES if values.device.type == "cpu" else (values.dtype, dtype) in _BLEND_PAIRS
-    return fits and images.ragged_shapes is None and values.is_contiguous() and not torch.compiler.is_compiling()
+    return fits and images.ragged_shapes is None and values.is_contiguous() and not is_compiling()
 
 
 def _are_alike(others: Batch, images: Batch) -> bool:

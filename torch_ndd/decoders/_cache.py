@@ -17,6 +17,7 @@ import torch
 
 from .._core import native
 from .._core.native.dynamo import assume_constant_result
+from .._core.native.tracing import is_compiling
 from .._core.suggestions import check_choice
 from .._core.version import __version__
 
@@ -236,7 +237,7 @@ class CacheArguments(NamedTuple):
             raise ValueError(f'{op}: the cache is for device="cpu"; leave cache out')
         if self.cache.shorter is not None and dtype != torch.uint8:
             raise ValueError(f"{op}: a cache with shorter={self.cache.shorter} takes dtype=torch.uint8, got {dtype}; cast the result")
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             self.cache.warn_of_trouble()
         return self.cache
 

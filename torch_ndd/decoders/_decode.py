@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from .._core import native
+from .._core.native.tracing import is_compiling
 from .._core.operators.operator import OPERATORS, launch
 from .._core.process.limits import limit
 from .._core.suggestions import check_choice
@@ -117,7 +118,7 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
         names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
         raise RuntimeError(f"{op}: dtype must be one of {names}, got {arguments.dtype}")
     check_choice(op, "on_error", arguments.on_error, ON_ERROR, ValueError)
-    if arguments.on_error == "skip" and torch.compiler.is_compiling():
+    if arguments.on_error == "skip" and is_compiling():
         raise TypeError(f'{op}: on_error="skip" cannot be used under torch.compile: the batch size would depend on the data; "replace" can')
     max_pixels = limit(op, "max_pixels", arguments.max_pixels, MAX_PIXELS)
     cache = arguments.caching.select_cache(op, arguments.dtype, on_gpu)
@@ -127,7 +128,7 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
         _gpu_engines.load()
     failures = None if arguments.on_error == "raise" else Failures(op, files.batch_size, files.sources)
     options = Options(op, output_type_name(op, arguments.output_type), bool(arguments.adjust_orientation))
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         # The loader's advice counts images that its function decodes more than once, or at a reduced scale.
         note_decoding(files.buffer, files.batch_size, arguments.at_least is not None)
     # The only wait of the call: the size of the output is in the headers.
@@ -145,24 +146,24 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
         if not isinstance(window, torch.Tensor):
             fixed = (*(None if isinstance(extent, torch.Tensor) else extent for extent in window.extent), fixed[2])
         # A random window lies within its image, unless the image has no pixels: an unreadable header gives zeros.
-        if not isinstance(window, torch.Tensor) or torch.compiler.is_compiling() or not windows.numpy()[:, 2:].all():
+        if not isinstance(window, torch.Tensor) or is_compiling() or not windows.numpy()[:, 2:].all():
             _check_inside(op, files, windows, shapes, failures)
     # On a GPU, images are decoded at their whole size.
     if least is not None and not on_gpu:
         windows = _scale.whole_windows(shapes, kinds, least) if windows is None else _scale.scaled_windows(windows, shapes, kinds, least)
         fixed = (None, None, fixed[2])
     if windows is not None:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             shapes = torch.cat([windows[:, 2:4], shapes[:, 2:]], 1)
         else:
             shapes.numpy()[:, :2] = windows.numpy()[:, 2:4]  # in place: the table is not shared
     # With all extents known, a graph has constant shapes.
-    if torch.compiler.is_compiling() and None not in fixed:
+    if is_compiling() and None not in fixed:
         out = empty_batch(files.batch_size, fixed, arguments.dtype, arguments.target.device, "HWC")  # type: ignore[arg-type]
     else:
         out = empty_packed(shapes, arguments.dtype, arguments.target.device, "HWC", fixed)
     out.sources, out.failures = files.sources, failures
-    event = record_event(torch.cuda.current_stream(arguments.target.device)) if on_gpu and not torch.compiler.is_compiling() else None
+    event = record_event(torch.cuda.current_stream(arguments.target.device)) if on_gpu and not is_compiling() else None
     done = 0 if event is None else event.cuda_event
     # The threads record the event, possibly after the result was dropped. They keep its values, and the tensor keeps the event.
     if event is not None:
@@ -215,7 +216,7 @@ def image_shapes(
     """
     shapes, kinds = torch.empty((files.batch_size, 3), dtype=torch.int64), torch.empty(files.batch_size, dtype=torch.int64)
     read_headers(files, options, max_pixels, failures, shapes, kinds)
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return files, shapes, kinds
     if by_python := np.flatnonzero(kinds.numpy() == _scale.BY_PYTHON).tolist():
         # These files are replaced by decoded ones, whose headers the kernel reads in a second pass.
@@ -272,7 +273,7 @@ def read_headers(
     Files that are not ``complete`` may lack their pixels.
     """
     arguments = (files.buffer, files.ragged_shapes, *options, max_pixels, complete, None if failures is None else failures.table, shapes, kinds)
-    if torch.compiler.is_compiling():
+    if is_compiling():
         _read_shapes(*arguments)
     else:
         submit(_read_shapes, arguments, [], True, files.sources)
@@ -280,7 +281,7 @@ def read_headers(
 
 def _check_inside(op: str, files: Batch, windows: torch.Tensor, shapes: torch.Tensor, failures: Failures | None) -> None:
     """Raise RuntimeError for a window that is empty or leaves its image; an image that could not be read gets a window of zeros."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return  # rejected by the kernel
     table = windows.numpy()
     start, extent = table[:, :2], table[:, 2:]

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, Literal, overload
 import numpy as np
 import torch
 
+from .._core.native.tracing import is_compiling
 from .._core.operators.arguments import NO_VALUE
 from .._core.operators.operator import T, operator
 from .._core.operators.signatures import OfFiles, P, PairOfFiles
@@ -100,7 +101,7 @@ def places_or_contents(data: Any) -> Tensor | Batch | None:
     >>> places_or_contents("a.wav").holds_places, places_or_contents(b"abc").holds_places
     (True, False)
     """
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return contents_of(data)
     if isinstance(data, _PATHS):
         return place(data)

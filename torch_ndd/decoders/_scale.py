@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from .._core import native
+from .._core.native.tracing import is_compiling
 
 # In eighths. libjpeg-turbo also supports 3, 5, 6 and 7, but without vector instructions: 4000x3000 pixels, 4:2:0, take 15 ms at 1, 17 at 2, 25 at
 # 3, 21 at 4, 44 at 5, 54 at 6, 74 at 7 and 29 whole.
@@ -24,7 +25,7 @@ def min_extents(op: str, at_least: Any, samples: int) -> torch.Tensor:
     if extents.shape[1] not in (1, 2) or extents.shape[0] not in (1, samples):
         raise ValueError(f"{op}: at_least takes a height and a width, or one number for both, got {extents.shape[1]} numbers")
     extents = extents.to(torch.int64)
-    if not torch.compiler.is_compiling() and bool((extents < 0).any()):
+    if not is_compiling() and bool((extents < 0).any()):
         raise ValueError(f"{op}: at_least must not be negative, got {extents.min().item()}")
     return extents.expand(samples, 2)
 

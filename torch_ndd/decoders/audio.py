@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from .._core import native
+from .._core.native.tracing import is_compiling
 from .._core.operators.operator import DeviceLike, Double, ShapeArg, T, launch
 from .._core.process.limits import max_sample_bytes as checked_limit
 from .._core.values.batch import Batch, as_batch, empty_packed, new_batch
@@ -102,7 +103,7 @@ def audio(
     # From the headers: frames and channels of each result, and what the kernel gets to know about its file.
     shapes, rates, opened = _tables(files.batch_size, bool(downmix))
     arguments = (files.buffer, files.ragged_shapes, op, are_places, parts, on_error == "raise", bool(downmix), dtype.itemsize, max_bytes, True)
-    if torch.compiler.is_compiling():
+    if is_compiling():
         _shapes(*arguments, shapes, rates, opened)
     else:
         submit(_shapes, (*arguments, shapes, rates, opened), [], True, files.sources)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from .._core.context.pools import get_num_threads
+from .._core.native.tracing import is_compiling
 from .._core.operators.arguments import VaryingShape
 from .._core.operators.operator import DeviceLike, ShapeArg, T, launch
 from .._core.optional import import_optional
@@ -89,7 +90,7 @@ def inflate(
     """
     op, files = "decoders.inflate", input
     assert isinstance(files, Batch)
-    if torch.compiler.is_compiling():
+    if is_compiling():
         raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
     _check_algorithm(op, algorithm)
     check_encoded(op, files, "compressed data")

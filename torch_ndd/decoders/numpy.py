@@ -4,6 +4,7 @@
 import torch
 
 from .._core import native
+from .._core.native.tracing import is_compiling
 from .._core.operators.operator import DeviceLike, T, launch
 from .._core.values.batch import Batch, empty_packed
 from .._core.values.dispatch import submit
@@ -44,7 +45,7 @@ def numpy(
     """
     op, files = "decoders.numpy", data
     assert isinstance(files, Batch)
-    if torch.compiler.is_compiling():
+    if is_compiling():
         raise TypeError(f"{op} cannot be part of a compiled graph: the type and the number of dimensions of its result depend on the data")
     if files.buffer.device.type != "cpu":
         raise RuntimeError(f"{op}: arrays are decoded on the CPU; call .cpu() on the input")

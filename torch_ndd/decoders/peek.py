@@ -5,6 +5,7 @@ import numpy as np
 import torch
 
 from .. import types
+from .._core.native.tracing import is_compiling
 from .._core.operators.operator import DeviceLike, T, launch
 from .._core.values.batch import Batch, new_batch
 from . import _by_python
@@ -64,7 +65,7 @@ def peek_image_shape(
     options = Options(op, output_type_name(op, image_type), bool(adjust_orientation))
     # Pixels may be missing: programs pass the beginning of a file.
     read_headers(files, options, _ANY_SIZE, None, shapes, kinds, complete=False)
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         for i in np.flatnonzero(kinds.numpy() == BY_PYTHON).tolist():
             try:
                 height, width, channels = _by_python.shape_of(np.asarray(files.select(i)), adjust_orientation)

@@ -10,6 +10,7 @@ import torch
 
 from .._core import native
 from .._core.context.pools import get_num_threads
+from .._core.native.tracing import is_compiling
 from .._core.operators.arguments import VaryingShape
 from .._core.operators.operator import DeviceLike, Hint, ShapeArg, T, launch
 from .._core.process.limits import max_sample_bytes as checked_limit
@@ -76,7 +77,7 @@ def video(
     """
     op, files = "decoders.video", encoded
     assert isinstance(files, Batch)
-    if torch.compiler.is_compiling():
+    if is_compiling():
         raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
     assert isinstance(device, torch.device)
     on_gpu = device.type == "cuda"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from .._core import native
+from .._core.native.tracing import is_compiling
 from .._core.operators.operator import DeviceLike, Hint, T, launch, operator
 from .._core.values.batch import Batch, empty_packed
 from .._core.values.dispatch import submit
@@ -60,7 +61,7 @@ def read(
     if paths.dtype not in (torch.uint8, torch.int8) or paths.ndim != 1:
         raise RuntimeError(f"{op}: Unexpected input data type: paths are uint8 with one dimension, got {paths.dtype} with {paths.ndim}")
     # In a graph the paths are unknown, and URLs are not supported.
-    names = () if torch.compiler.is_compiling() else tuple(bytes(path.buffer.numpy()).decode(errors="replace") for path in paths)
+    names = () if is_compiling() else tuple(bytes(path.buffer.numpy()).decode(errors="replace") for path in paths)
     limits = UrlLimits.from_arguments(op, url_max_bytes, url_stall_seconds, url_max_seconds)
     if any(map(is_url, names)):
         with using(limits):
@@ -69,7 +70,7 @@ def read(
         return launch((), also=(out,))
     # Sizes are read now, because the output is allocated by them; the contents are read by the compute threads.
     sizes = torch.empty((paths.batch_size, 1), dtype=torch.int64)
-    if torch.compiler.is_compiling():
+    if is_compiling():
         _file_sizes(paths.buffer, paths.ragged_shapes, op, sizes)
     else:
         submit(_file_sizes, (paths.buffer, paths.ragged_shapes, op, sizes), [], True)

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from .._core.native.tracing import is_compiling
 from .._core.values.batch import Batch
 
 # Layouts assumed for arrays without one when axes are given as letters.
@@ -49,7 +50,7 @@ def axes_of_samples(op: str, axes: Any, axis_names: Any, layout: str, ndim: int)
     if axes is None:
         return None
     if isinstance(axes, torch.Tensor):
-        if torch.compiler.is_compiling():
+        if is_compiling():
             raise TypeError(f"{op}: axes must be numbers under torch.compile, not a Tensor or a Batch")
         axes_per_sample = [numbered_axes(op, row, ndim) for row in axes.reshape(len(axes), -1).tolist()]
         # Usually all samples name the same axes, and one row of arguments serves the kernel.

@@ -3,6 +3,7 @@
 
 import torch
 
+from .._core.native.tracing import is_compiling
 from .._core.values.batch import Batch
 from ._columns import in_sample
 
@@ -12,20 +13,20 @@ def channels_of(images: Batch, axis: int = -1) -> list[int]:
     extent = images.shared_extent(axis) if images.ndim else 0
     if extent is not None:
         return [extent]
-    return [] if torch.compiler.is_compiling() or images.ragged_shapes is None else sorted(set(images.ragged_shapes[:, axis].tolist()))
+    return [] if is_compiling() or images.ragged_shapes is None else sorted(set(images.ragged_shapes[:, axis].tolist()))
 
 
 def check_channels(op: str, images: Batch, wanted: int) -> None:
     """Raise RuntimeError for an image with another number of channels; the kernel checks what is unknown here."""
     for found in channels_of(images):
         if is_other(found, wanted):
-            where = "" if images.ragged_shapes is None or torch.compiler.is_compiling() else in_sample(images.ragged_shapes[:, -1] != found)
+            where = "" if images.ragged_shapes is None or is_compiling() else in_sample(images.ragged_shapes[:, -1] != found)
             raise RuntimeError(f"{op}: {where}the image must have {wanted} channel{'s'[: wanted > 1]}, got {found}")
 
 
 def is_other(found: int, *wanted: int) -> bool:
     """Return whether a number is none of these. An unknown number in a graph is not; the graph checks it if only one is allowed."""
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         return found not in wanted
     from torch.fx.experimental.symbolic_shapes import guard_or_false  # imports sympy, 0.7 s
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .._core.native.tracing import is_compiling
 from .._core.operators.arguments import round_half_away
 from .._core.values.batch import Batch
 
@@ -42,7 +43,7 @@ def _column_of(input: Batch, extent: "int | torch.SymInt") -> Column:
 def holds(condition: bool | torch.Tensor) -> bool:
     """Return whether a condition holds for every sample; values of a graph that is being traced are unknown."""
     if isinstance(condition, torch.Tensor):
-        return torch.compiler.is_compiling() or bool(condition.all())
+        return is_compiling() or bool(condition.all())
     return condition
 
 

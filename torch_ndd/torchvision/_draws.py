@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from .._core.context.rng import RNG, compiled_draw
+from .._core.native.tracing import is_compiling
 from ..random import get_default_rng
 
 Column: TypeAlias = "int | float | torch.Tensor"  # one number for all samples, or float64 or int64 (N,)
@@ -47,7 +48,7 @@ class Draws:
         total = math.prod(shape)
         # 32 random bits per number, which is more than torch.rand has in float32.
         # In a graph the draw is an operator that runs each time; get_default_rng() would be called once, while tracing.
-        words = compiled_draw(None, total) if torch.compiler.is_compiling() else (self.rng or get_default_rng()).draw(total)
+        words = compiled_draw(None, total) if is_compiling() else (self.rng or get_default_rng()).draw(total)
         return words.to(torch.float64).mul(2.0**-32).reshape(shape)
 
     def uniform(self, low: Column, high: Column) -> torch.Tensor:
@@ -85,7 +86,7 @@ class Draws:
     def sides(self, area: torch.Tensor, ratio: Sequence[float]) -> tuple[torch.Tensor, torch.Tensor]:
         """Return ``round(sqrt(area * a))`` and ``round(sqrt(area / a))`` of areas (N, K), for aspect ratios whose logarithms are uniform."""
         exponents = self.parts(area.shape[1], (math.log(ratio[0]), math.log(ratio[1])))
-        if torch.compiler.is_compiling():
+        if is_compiling():
             aspect = _as_float32(torch.exp(exponents))
             return torch.round(torch.sqrt(area * aspect)), torch.round(torch.sqrt(area / aspect))
         # NumPy, because torch hands more than 100 exponentials or roots to its own threads, and waits for them up to 5 ms while all cores decode.
@@ -104,7 +105,7 @@ class Draws:
             fits = (v > 0) & (torch.log1p(-u) < 0.5 * x * x + d - d * v + d * torch.log(v.clamp(min=1e-300)))
             # Numbers that were accepted before keep their value: -1 marks the others.
             numbers = torch.where((numbers < 0) & fits, d * v, numbers)
-            if not torch.compiler.is_compiling() and bool((numbers >= 0).all()):
+            if not is_compiling() and bool((numbers >= 0).all()):
                 break
         if shape < 1.0:  # the method needs 1 or more: draw for shape + 1 and scale
             numbers = numbers * (1.0 - self.unit(*more)) ** (1.0 / shape)

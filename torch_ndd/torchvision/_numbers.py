@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from .._core.native.tracing import is_compiling
 from .._core.values.batch import Batch, new_batch
 from .._core.values.tensor import Tensor as NddTensor
 
@@ -88,7 +89,7 @@ def holds(condition: Any) -> bool:
     """Return whether a condition holds for every sample."""
     if isinstance(condition, torch.Tensor):
         # While a graph is traced, the values are unknown and the check is left out.
-        return torch.compiler.is_compiling() or bool(condition.all())
+        return is_compiling() or bool(condition.all())
     return bool(condition)
 
 

@@ -7,6 +7,7 @@
 import io
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from torch._inductor.utils import run_and_get_code
 import torch_ndd as ndd
 from torch_ndd import Batch, EvalMode
 from torch_ndd._core.native import graph_results
+from torch_ndd._core.native.tracing import is_compiling
 from torch_ndd._core.values import elementwise
 from torch_ndd._core.work import cuda_work
 from torch_ndd._core.work.cuda_work import StreamWork
@@ -119,15 +121,30 @@ def test_graphs_with_dynamic_true(name: str) -> None:
         torch.testing.assert_close(compiled(batch).torch(), expected, rtol=1e-4, atol=1)
 
 
-def test_a_graph_runs_while_another_thread_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As that of a loader's function while the program compiles its step: ``is_compiling()`` is of the process."""
-    batch = ndd.batch([torch.full((20, 30, 3), 7, dtype=torch.uint8)] * 2, layout="HWC")
-    compiled = torch.compile(lambda images: ndd.gaussian_blur(images, sigma=1.0).torch(), fullgraph=True)
-    expected = compiled(batch)
-    monkeypatch.setattr(torch.compiler, "_is_compiling_flag", True)
-    assert torch.compiler.is_compiling()
-    assert torch.ops.ndd.empty_pooled([2, 3], torch.float32).shape == (2, 3)
-    assert torch.equal(compiled(batch), expected)
+def test_another_thread_calls_operators_while_this_one_compiles() -> None:
+    """As a loader's function does while the program compiles its step: ``torch.compiler.is_compiling()`` is of the process."""
+    images = ndd.batch([torch.full((20, 30, 3), 7, dtype=torch.uint8)] * 2, layout="HWC")
+    blur = torch.compile(lambda images: ndd.gaussian_blur(images, sigma=1.0).torch(), fullgraph=True)
+    expected = blur(images)
+    found: list[Any] = []
+
+    def call() -> None:
+        found.append(is_compiling())
+        found.append(blur(images))  # a graph that is there already
+        for _ in range(4):
+            found.append(ndd.gaussian_blur(images, sigma=1.0).torch())
+        with pytest.raises(RuntimeError, match="sample 1"):
+            ndd.slice(images, ndd.batch([0, 40]), ndd.batch([5, 5]), axes=[0]).evaluate()
+
+    def compile_elsewhere(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(call).result()
+        return graph.forward
+
+    compiled = torch.compile(lambda images: ndd.brightness(images, brightness=2.0).torch(), backend=compile_elsewhere)
+    assert torch.equal(compiled(images), ndd.brightness(images, brightness=2.0).torch())
+    assert found[0] is False
+    assert all(torch.equal(result, expected) for result in found[1:])
 
 
 def test_tensors_and_batches_keep_layout_and_type_in_and_out() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 
 from .library import c_function, numbers
+from .tracing import is_compiling
 
 CPU = torch.device("cpu")  # compared with it, a device takes a quarter of the time that reading its type takes
 
@@ -75,7 +76,7 @@ def pin_no_size() -> None:
 
 def empty(shape: tuple[int, ...] | list[int], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Allocate uninitialized memory; large host buffers come from a pool, or are pinned."""
-    if device == CPU and torch.compiler.is_compiling():
+    if device == CPU and is_compiling():
         return torch.ops.ndd.empty_pooled(shape, dtype)
     return _allocate(shape, dtype, device)
 
@@ -111,7 +112,7 @@ def _allocate_pinned(shape: tuple[int, ...] | list[int], dtype: torch.dtype, siz
 
 def allocate_samples(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Return the buffer of a batch with these shapes, int64 (N, ndim), and the shapes; dense and None if they are equal."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return torch.ops.ndd.empty_packed(shapes, dtype, device), shapes
     # The kernel that counts the elements takes rows one after the other.
     if not shapes.is_contiguous():
@@ -176,8 +177,7 @@ _library.define("empty_pooled(SymInt[] shape, ScalarType dtype) -> Tensor")
 
 @torch.library.impl("ndd::empty_pooled", "CompositeExplicitAutograd", lib=_library)
 def _(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
-    # Not empty(): is_compiling() is of the process, and true on a loader's thread while the program compiles its step.
-    return _allocate(shape, dtype, CPU)
+    return _allocate(shape, dtype, CPU)  # not empty(): a compiler may run it, to fold constants
 
 
 @torch.library.register_fake("ndd::empty_pooled", lib=_library)

@@ -16,6 +16,7 @@ from ... import types
 from .. import native
 from ..context.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
 from ..native import CPU
+from ..native.tracing import is_compiling
 from ..values.batch import Batch, new_batch
 from ..values.operand import Operand
 from ..work.pending import Pending
@@ -137,7 +138,7 @@ class Call:
         self.constants: dict[str, Any] | None = None  # prepared arguments, defaults included
         self.words: torch.Tensor | None = None  # drawn for a random operator
         self.records: list[Any] | None = None  # receives the record of the launch
-        self.compiling = torch.compiler.is_compiling() if compiling is None else compiling
+        self.compiling = is_compiling() if compiling is None else compiling
         self.reads: list[tuple[Pending, int]] = []
         self.numbers: list[tuple[torch.Tensor, Any]] = []  # under torch.compile: constants, and the numbers that they represent
 
@@ -470,7 +471,7 @@ _round_natively = native.c_function("ndd_round_numbers")
 def round_numbers(values: torch.Tensor) -> torch.Tensor:
     """Return fractions as integers of 32 bits, as ``cast`` does, in int64. One rule for all operators."""
     dtype = _FRACTIONS.get(values.dtype)
-    if dtype is not None and values.is_cpu and values.is_contiguous() and not torch.compiler.is_compiling():
+    if dtype is not None and values.is_cpu and values.is_contiguous() and not is_compiling():
         # With operators of torch 16 numbers take 17 us instead of 2.
         rounded = torch.empty(values.shape, dtype=torch.int64)
         _round_natively(values.data_ptr(), dtype, values.numel(), rounded.data_ptr())

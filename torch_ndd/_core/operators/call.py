@@ -11,6 +11,7 @@ from .. import native
 from ..context.device import DeviceLike, torch_device
 from ..native import CPU
 from ..native.graph_results import mark_result
+from ..native.tracing import is_compiling
 from ..suggestions import similar
 from ..values.batch import Batch, new_batch
 from ..values.dispatch import launch as launch_kernel
@@ -425,7 +426,7 @@ def _match_layout(op: str, layouts: tuple[str, ...], value: Batch) -> Batch:
     if layout == "HWC":
         warn_about_planes(op, value)
     labeled = new_batch(value.buffer, value.ragged_shapes, layout, value.pending, value.caller_owned, value.shared_extents)
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         labeled.sources = value.sources
     return labeled
 

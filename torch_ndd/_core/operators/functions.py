@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.compiler import is_compiling
 
+from ..native.tracing import is_compiling
 from ..values.batch import Batch, new_batch
 from ..values.operand import loop
 from ..work.sources import UNKNOWN

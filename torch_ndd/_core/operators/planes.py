@@ -6,6 +6,7 @@ import warnings
 
 import torch
 
+from ..native.tracing import is_compiling
 from ..values.batch import Batch, new_batch
 from ..work.call_sites import is_own
 
@@ -52,7 +53,7 @@ def as_planes(out: Batch) -> Batch:
 
 def warn_about_planes(op: str, value: Batch) -> None:
     """Warn of an image without a layout that is taken as ``HWC`` and looks like ``CHW``: 3 rows and many channels."""
-    if "planes" in _warned or torch.compiler.is_compiling():
+    if "planes" in _warned or is_compiling():
         return
     shape = value.buffer.shape[1:] if value.ragged_shapes is None else value.ragged_shapes[0].tolist() if len(value.ragged_shapes) else ()
     if len(shape) != 3 or shape[0] != 3 or shape[2] < _MANY_CHANNELS:

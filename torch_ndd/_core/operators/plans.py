@@ -22,6 +22,7 @@ from torch.autograd import profiler
 from .. import native
 from ..context.device import Device, DeviceLike, torch_device
 from ..native import CPU
+from ..native.tracing import is_compiling
 from ..values.batch import Batch, new_batch
 from ..values.operand import loop
 from ..values.tensor import Tensor, new_tensor
@@ -389,7 +390,7 @@ def make_caller(op: Operator) -> Callable[..., Any]:
     repeat_or_perform = calls.__call__ if op.repeatable else partial(perform, op)
 
     def call(*inputs: Any, **arguments: Any) -> Any:
-        if torch.compiler.is_compiling():  # plans are of eager calls
+        if is_compiling():  # plans are of eager calls
             return perform(op, inputs, arguments)
         if loop.latest is not None and (recorder := loop.recorder) is not None:
             return recorder.call(op.name, calls, inputs, arguments, op.draws)

@@ -14,6 +14,7 @@ from typing_extensions import Self
 from .. import native
 from ..native import CPU
 from ..native.graph_results import mark_result
+from ..native.tracing import is_compiling
 from ..work.cuda_work import on_stream, stream_work
 from ..work.pending import SAME_SAMPLE, Pending
 from ..work.sources import UNKNOWN
@@ -29,7 +30,7 @@ from .python_operators import PythonOperators
 def arithmetic(operation: str, *operands: Any) -> Any:
     """Compute ``operation`` on operands, at least one of which is a Tensor or a Batch; see :func:`torch_ndd.ops.math.arithmetic.arithmetic`."""
     # Looked up once: in a graph it is a constant, and outside it costs a call.
-    compiling = torch.compiler.is_compiling()
+    compiling = is_compiling()
     if not compiling and (recorder := loop.recorder) is not None:
         return recorder.call("arithmetic", _perform, (operation, *operands), {}, False)
     return compute(operation, operands, compiling)
@@ -220,7 +221,7 @@ def _on_one_device(operation: str, operands: Sequence[Any], values: Sequence[Any
 
 def _number_on_gpu(number: Any, operand: Operand, target: torch.device) -> Operand:
     """Return a number in a GPU's memory, where it stays: the host would wait for a copy, and a CUDA graph cannot contain one."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return _constant(torch.full((), number, dtype=operand.buffer.dtype, device=target))
     with on_stream(target):
         values = torch.full((), number, dtype=operand.buffer.dtype, device=target)
@@ -291,7 +292,7 @@ def _allocate_ragged(operation: str, values: Sequence[Any], computation: Computa
     shapes = rows[0]
     for right in rows[1:]:
         left, shapes = shapes, torch.where(shapes == 1, right, shapes)
-        if torch.compiler.is_compiling():  # where the kernel checks
+        if is_compiling():  # where the kernel checks
             continue
         wrong = ((right != shapes) & (right != 1)).any(1)
         if bool(wrong.any()):

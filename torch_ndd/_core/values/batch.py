@@ -12,6 +12,7 @@ import torch
 from ... import types
 from ..context.device import DeviceLike, torch_device
 from ..native import allocate_samples, check_samples, empty
+from ..native.tracing import is_compiling
 from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending
 from ..work.sources import UNKNOWN, select_sources, with_source
 from . import ragged
@@ -71,7 +72,7 @@ class Batch(Arithmetic):
             return [tuple(self.buffer.shape[1:])] * self.buffer.shape[0]
         rows = [tuple(row) for row in self.ragged_shapes.tolist()]
         # The shapes of a compiled graph are data; a shared extent in their place avoids a recompilation.
-        if self.shared_extents is not None and torch.compiler.is_compiling():  # a constant in the graph, which need not be read
+        if self.shared_extents is not None and is_compiling():  # a constant in the graph, which need not be read
             rows = [tuple(n if known is None else known for n, known in zip(row, self.shared_extents, strict=True)) for row in rows]
         return rows
 
@@ -86,7 +87,7 @@ class Batch(Arithmetic):
             return self.buffer.shape[1:][axis]
         if self.shared_extents is not None and (extent := self.shared_extents[axis]) is not None:
             return extent
-        if torch.compiler.is_compiling() or not len(self.ragged_shapes):
+        if is_compiling() or not len(self.ragged_shapes):
             return None
         # NumPy, because torch takes several microseconds for each of these operations.
         column = self.ragged_shapes.numpy()[:, axis]
@@ -221,7 +222,7 @@ class Batch(Arithmetic):
 
     def nth(self, i: int) -> Tensor:
         # In a graph the sample is an operation on the batch, and a cache of objects would not outlive the trace.
-        if torch.compiler.is_compiling() and self.ragged_shapes is None:
+        if is_compiling() and self.ragged_shapes is None:
             return new_tensor(self.settle().buffer[i], self._layout)
         # Each sample exists once, so that b.tensors[0] is b.tensors[0].
         samples = self._samples
@@ -298,7 +299,7 @@ class Batch(Arithmetic):
         if pad or not self.batch_size:
             return ragged.stack_padded(self, self.ragged_shapes, value, layout)
         # The caller's memory may change before a late error would be raised, and graphs have none.
-        late = lazily and not self.caller_owned and not torch.compiler.is_compiling()
+        late = lazily and not self.caller_owned and not is_compiling()
         return ragged.refuse_stacking(self, self.shape, layout, late)
 
     def padded(self, value: float = 0) -> ragged.Padded:
@@ -376,7 +377,7 @@ class Batch(Arithmetic):
             except IndexError as error:
                 raise IndexError(f"{error}, in sample 0 of the batch") from None
             view = part.view(values, 1)
-            if view is not None and torch.compiler.is_compiling():
+            if view is not None and is_compiling():
                 return new_batch(view.contiguous(), None, layout)
             # A part of the caller's memory is copied, because the caller may overwrite it.
             if view is not None and view.is_contiguous() and not self.caller_owned:
@@ -502,7 +503,7 @@ def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: t
     if all(plain):
         return new_batch(empty([batch_size, *shape], dtype, device), None, layout)  # type: ignore[list-item]
     fixed: Any = tuple([extent if known else None for extent, known in zip(shape, plain, strict=True)])
-    if torch.compiler.is_compiling():
+    if is_compiling():
         # Channels that only the samples determine: a graph takes equal ones, so that the result stays dense.
         unknown = [k for k, extent in enumerate(shape) if isinstance(extent, torch.Tensor)]
         if layout is not None and len(unknown) == 1 and layout[unknown[0]] == "C":
@@ -599,6 +600,6 @@ def _convert(result: Batch, dtype: Any, device: DeviceLike | None, layout: str |
         result = result.with_buffer(result.buffer, result.pending, result.caller_owned)  # torch 2.11 cannot trace copy.copy
         result._layout = layout or None
         # The layout says which axis has the channels, whose number graphs may rely on.
-        if result.ragged_shapes is not None and not torch.compiler.is_compiling():
+        if result.ragged_shapes is not None and not is_compiling():
             result.shared_extents = merge_extents(result.shared_extents, find_lasting_extents(result.ragged_shapes.tolist(), result._layout))
     return result

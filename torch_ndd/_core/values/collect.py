@@ -9,6 +9,7 @@ import torch
 
 from ..context.device import DeviceLike
 from ..native import empty, kernel, volume
+from ..native.tracing import is_compiling
 from ..work.pending import Pending
 from ..work.sources import UNKNOWN
 from .dispatch import run
@@ -30,7 +31,7 @@ def is_array(data: Any) -> bool:
 def fence(source: Operand, sample: int) -> Pending | None:
     """Return the pending work of ``source``, or of one of its samples, as that of a single sample: readers wait for all of it."""
     pending = source.pending
-    if pending is None or pending.stays or torch.compiler.is_compiling():
+    if pending is None or pending.stays or is_compiling():
         return pending
     # A kernel that copies nothing but depends on the source.
     nothing = torch.empty((1, 0), dtype=torch.uint8)
@@ -52,7 +53,7 @@ def collect(
     first = tensors[0]
     layout = check_layout("batch", next((tensor.layout for tensor in tensors if tensor.layout), None) if layout is None else layout, first.ndim)
     parts = [tensor.buffer for tensor in tensors]
-    sources = UNKNOWN if torch.compiler.is_compiling() else _sources_of(tensors)
+    sources = UNKNOWN if is_compiling() else _sources_of(tensors)
     fixed = None
     if all(part.shape == parts[0].shape for part in parts):
         shape, shapes = [len(parts), *parts[0].shape], None
@@ -61,11 +62,11 @@ def collect(
         shapes, fixed = torch.tensor(extents, dtype=torch.int64), find_lasting_extents(extents, layout)
         shape = [volume(shapes, first.itemsize)]
     # Samples that adjoin in one storage, such as consecutive ones of another batch, are a batch already.
-    if share and not torch.compiler.is_compiling() and all(tensor.pending is None for tensor in tensors) and _are_adjoining(parts):
+    if share and not is_compiling() and all(tensor.pending is None for tensor in tensors) and _are_adjoining(parts):
         strides = torch.empty(shape, device="meta").stride()
         return parts[0].as_strided(shape, strides), shapes, layout, None, any(tensor.caller_owned for tensor in tensors), fixed, sources
     out = empty(shape, first.dtype, parts[0].device)
-    if out.device.type == "cpu" and not torch.compiler.is_compiling():
+    if out.device.type == "cpu" and not is_compiling():
         return out, shapes, layout, run(pack, (parts, out, shapes), [(tensor, tensor._sample) for tensor in tensors], out), False, fixed, sources
     # On a GPU, or in a graph, where torch orders the work.
     torch.cat([tensor.wait().reshape(-1) for tensor in tensors], out=out.view(-1))
@@ -75,7 +76,7 @@ def collect(
 def _copy_small(samples: list[Any], share: bool) -> torch.Tensor | None:
     """Copy small arrays into one tensor, which is faster than to queue the copy. Return None for other samples, and if they may share memory."""
     first = samples[0]
-    if type(first) is not np.ndarray or first.nbytes * len(samples) > _SMALL_BYTES or torch.compiler.is_compiling():
+    if type(first) is not np.ndarray or first.nbytes * len(samples) > _SMALL_BYTES or is_compiling():
         return None
     # Arrays without a base have memory of their own, which they cannot share as a batch.
     return None if share and (len(samples) == 1 or first.base is not None) else stack_arrays(samples)

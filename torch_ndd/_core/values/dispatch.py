@@ -10,6 +10,7 @@ from .. import native
 from ..context import pools
 from ..context.context import EvalMode, thread_state
 from ..native import CPU
+from ..native.tracing import is_compiling
 from ..process import shutdown
 from ..work.cuda_work import StreamWork, Switch, join_queue, on_stream, other_launch_stream, stream_work
 from ..work.pending import Pending, finish_call
@@ -83,7 +84,7 @@ def output(allocate: Callable[..., Buffer], shape: Any, dtype: torch.dtype, devi
     Torch's allocator reuses freed memory in the order of the stream on which it was allocated. A kernel on another stream could overwrite memory that
     earlier work of torch's current stream still uses.
     """
-    if device == CPU or torch.compiler.is_compiling() or device.type != "cuda":
+    if device == CPU or is_compiling() or device.type != "cuda":
         return allocate(shape, dtype, device, *more)
     stream = other_launch_stream(device)
     if stream is None:
@@ -99,7 +100,7 @@ def run(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[
     """
     sources = list(sources)
     external = any(source.caller_owned for source, _ in sources)
-    if torch.compiler.is_compiling():
+    if is_compiling():
         kernel(*arguments)
         return None
     if out.device.type == "cpu":

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .. import native
+from ..native.tracing import is_compiling
 from .operand import Operand, unwrap
 
 # Copies a part of sample index[i] for every sample i of the output: csrc/ops/values/take.cpp.
@@ -188,7 +189,7 @@ def _range(size: torch.Tensor, key: slice) -> tuple[torch.Tensor, torch.Tensor, 
         first, last = (size - 1, -torch.ones_like(size)) if back else (torch.zeros_like(size), size)
         sign, step = (-1 if back else 1), torch.full_like(size, step)
     else:
-        if not torch.compiler.is_compiling() and bool((step == 0).any()):
+        if not is_compiling() and bool((step == 0).any()):
             raise ValueError("slice step cannot be zero")
         # Some samples forward, others backward.
         back = (step < 0).to(torch.int64)
@@ -218,7 +219,7 @@ def _count_from_start(size: torch.Tensor, position: Any) -> torch.Tensor:
 
 
 def _check_inside(index: torch.Tensor, size: torch.Tensor, axis: int) -> None:
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return
     wrong = (index < 0) | (index >= size)
     if bool(wrong.any()):

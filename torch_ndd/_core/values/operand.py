@@ -10,6 +10,7 @@ import torch
 from typing_extensions import Self
 
 from ..context.device import Device, DeviceLike, torch_device
+from ..native.tracing import is_compiling
 from ..work import upload
 from ..work.bad_samples import BadSample, Failures
 from ..work.cuda_work import StreamWork
@@ -72,7 +73,7 @@ class Operand:
         """Wait for the values and return them. Raise the error of the call that should have produced them."""
         pending = self.pending  # another thread may set it to None meanwhile
         if pending is not None:
-            if torch.compiler.is_compiling():
+            if is_compiling():
                 waited = torch.ops.ndd.behind if pending.stays else torch.ops.ndd.waited_for
                 return waited.default(self.buffer, pending.handle)
             pending.wait()
@@ -103,7 +104,7 @@ class Operand:
 
     def settle(self) -> Self:
         """Return this operand or, while a graph is traced, its values after waiting if they were pending as an input of the graph."""
-        if self.pending is None or not torch.compiler.is_compiling():
+        if self.pending is None or not is_compiling():
             return self
         return self._over(self.wait())
 
@@ -147,7 +148,7 @@ class Operand:
     def export_buffer(self) -> torch.Tensor:
         """Wait for the values and return them to a caller that may write to them."""
         values = self.wait()
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             if (recorder := loop.recorder) is not None and recorder.counts_writes and not values.is_inference():
                 torch.autograd.graph.increment_version(values)  # NumPy and DLPack do not count their writes
             if values.device.type == "cpu" and upload.has_reads():
@@ -226,7 +227,7 @@ def unwrap(value: Any) -> Any:
     Raises:
         RuntimeError: elements that are not numbers.
     """
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return value
     if isinstance(value, PipelineValue):
         return value._operand()

@@ -9,6 +9,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from ..native import empty, kernel
+from ..native.tracing import is_compiling
 from ..work.pending import ALL_SAMPLES, SAME_SAMPLE
 from .dispatch import output, run
 from .operand import Operand
@@ -71,7 +72,7 @@ def describe_padding(values: Tensor, extents: torch.Tensor) -> Padded:
 
 def mask(extents: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
     """Return a mask of this shape (N, ...), True where samples with these extents (N, ...) have data."""
-    if not torch.compiler.is_compiling():  # one pass: those below took a third of the time of padded spectrograms
+    if not is_compiling():  # one pass: those below took a third of the time of padded spectrograms
         inside = np.zeros(tuple(shape), np.bool_)
         for k, extent in enumerate(extents.tolist()):
             inside[(k, *map(slice, extent))] = True

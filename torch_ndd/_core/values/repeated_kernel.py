@@ -11,6 +11,7 @@ import torch
 from torch.autograd import profiler
 
 from .. import native
+from ..native.tracing import is_compiling
 from ..work.pending import Pending
 from ..work.sources import UNKNOWN
 from .dispatch import output, run
@@ -45,7 +46,7 @@ class RepeatedKernel:
             dtype: Type of the output.
         """
         first = arguments[0]
-        repeats = first.is_cuda and not torch.compiler.is_compiling() and not profiler._is_profiler_enabled  # a plan hides the names of kernels
+        repeats = first.is_cuda and not is_compiling() and not profiler._is_profiler_enabled  # a plan hides the names of kernels
         key, plan = None, None
         if repeats:
             key = (first.device, dtype, *[(a.dtype, a.shape[1:]) if isinstance(a, torch.Tensor) else (type(a), a) for a in arguments])

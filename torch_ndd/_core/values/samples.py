@@ -7,9 +7,9 @@ from types import EllipsisType
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 import numpy as np
-import torch
 from typing_extensions import Self
 
+from ..native.tracing import is_compiling
 from .indexing import PLAIN_BOUNDS, as_keys
 from .operand import loop
 from .tensor import Tensor
@@ -99,7 +99,7 @@ class SampleSlicer(Generic[BatchT]):
 
     def __getitem__(self, key: Any) -> BatchT:
         keys = as_keys(key)
-        if (recorder := loop.recorder) is not None and not torch.compiler.is_compiling():
+        if (recorder := loop.recorder) is not None and not is_compiling():
             # A loop records keys that are the same in each iteration.
             plain = [_plain(part) for part in keys]
             if None not in plain:

@@ -11,6 +11,7 @@ from ... import types
 from .. import native
 from ..context.context import EvalMode, thread_state
 from ..context.device import Device, DeviceLike, torch_device
+from ..native.tracing import is_compiling
 from ..work.call_sites import called_at, caller, traceback_of
 from ..work.pending import Pending
 from ..work.sources import UNKNOWN
@@ -156,7 +157,7 @@ class Tensor(Arithmetic):
         keys = plain_keys(keys, self.ndim, "Tensor", ValueError)
         part, layout = window(self.buffer.shape, keys), remaining_layout(self._layout, keys)
         view = part.view(self.buffer)
-        if torch.compiler.is_compiling() and view is not None:
+        if is_compiling() and view is not None:
             return new_tensor(view.contiguous(), layout)
         # A view of pending values is as pending as they are. The caller's memory is copied: the caller may overwrite it.
         if view is not None and view.is_contiguous() and not self.caller_owned:

@@ -21,6 +21,7 @@ import torch
 from .. import native
 from ..context.context import EvalMode, thread_state
 from ..context.cuda import new_torch_stream
+from ..native.tracing import is_compiling
 from ..process.fork_locks import new_lock
 from .cuda_work import StreamWork, can_run_later, on_stream, queue_of, record_event, stream_work
 from .pending import ALL_SAMPLES, Pending, finish_call
@@ -69,7 +70,7 @@ def copy_to_device(values: torch.Tensor, pending: Pending | None, external: bool
             return _upload_later(values, pending, target)
         pending.wait()
     gpu = target if target.type == "cuda" else values.device
-    if gpu.type != "cuda" or torch.compiler.is_compiling():
+    if gpu.type != "cuda" or is_compiling():
         return values.to(target, copy=True), None
     large = not on_gpu and (values.nbytes > _SMALL or (native.pinned_sizes and not external and _is_large(values)))
     if large and not torch.cuda.is_current_stream_capturing():  # a copy within a CUDA graph stays on the graph's stream
@@ -93,7 +94,7 @@ def _runs_later(values: torch.Tensor, pending: Pending, external: bool, target: 
         _queue_copy is not None
         and target.type == "cuda"
         and not external
-        and not torch.compiler.is_compiling()
+        and not is_compiling()
         and thread_state.mode < EvalMode.sync_cpu
         and not pending.done()
         and can_run_later(pending)

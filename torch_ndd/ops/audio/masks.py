@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import DeviceLike, PerSample, Random, T, launch, operator
 from ..._core.values.batch import Batch
 from .._outputs import like
@@ -39,7 +40,7 @@ def _launch_masks(op: str, letter: str, axis: int, input: Batch, widest: Any, ma
 
 
 def _number(value: float) -> torch.Tensor:
-    return torch.tensor([value]) if torch.compiler.is_compiling() else _cached_number(value, math.copysign(1.0, value))
+    return torch.tensor([value]) if is_compiling() else _cached_number(value, math.copysign(1.0, value))
 
 
 @functools.lru_cache(64)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import DeviceLike, Hint, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
 from .._arguments import FLOATS, INTEGERS
@@ -53,7 +54,7 @@ def power_spectrum(
     length = max(0, nfft or 0)
     extent = extents_of(input)[axis]  # type: ignore[arg-type]
     # Empty batches and graphs have nothing to check; the kernel checks what a graph does not know.
-    if not torch.compiler.is_compiling() and input.batch_size and not holds(extent > 0):  # type: ignore[union-attr]
+    if not is_compiling() and input.batch_size and not holds(extent > 0):  # type: ignore[union-attr]
         raise RuntimeError(f"power_spectrum: the input has no elements along axis {axis}")
     bins = length // 2 + 1 if length else extent // 2 + 1
     return launch(resized(input, [axis], [bins]), [axis, length, power])  # type: ignore[arg-type]
@@ -166,7 +167,7 @@ def audio_resample(
         ratio = _row(before, after)
     else:
         outputs = out_length.reshape(-1).to(torch.int64) if isinstance(out_length, torch.Tensor) else out_length
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             _check_lengths(lengths, outputs)
     out = resized(signal, [0], [outputs], dtype)
     return launch(out, [ratio, float(quality), antialias])
@@ -178,7 +179,7 @@ def _round_lengths(rate: Any) -> Any:
 
 
 def _check_rates(names: str, before: Any, after: Any) -> None:
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return  # checked by the kernel
     values = [np.asarray(rate) for rate in (before, after)]
     if not (np.isfinite(values[0]).all() and np.isfinite(values[1]).all() and (values[0] > 0).all() and (values[1] >= 0).all()):

@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..._core import native
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import AsGiven, DeviceLike, PerSample, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
@@ -28,11 +29,11 @@ def _length(op: str, input: Batch) -> Any:
     if input.ragged_shapes is None:
         shape = input.buffer.shape[1:]
         length = input.buffer[0].numel() if len(input.buffer) else shape.numel()
-        if not torch.compiler.is_compiling() and (not shape or max(shape) != length):
+        if not is_compiling() and (not shape or max(shape) != length):
             raise RuntimeError(f"{op}: the input must be a signal of one channel, (n,), (n, 1) or (1, n), got shape {tuple(shape)}")
         return length
     lengths = input.ragged_shapes.prod(1)
-    if not torch.compiler.is_compiling() and input.ndim > 1 and not bool((input.ragged_shapes.amax(1) == lengths).all()):
+    if not is_compiling() and input.ndim > 1 and not bool((input.ragged_shapes.amax(1) == lengths).all()):
         raise RuntimeError(f"{op}: the input must be signals of one channel, (n,), (n, 1) or (1, n), got shapes {input.shape}")
     return lengths
 
@@ -98,7 +99,7 @@ def spectrogram(
     window = None if window_fn is None else _window(window_fn, window_length)
     samples = _length("spectrogram", input)  # type: ignore[arg-type]
     least = 1 if center_windows else window_length
-    if not torch.compiler.is_compiling() and input.batch_size and _smallest(samples) < least:  # type: ignore[union-attr]
+    if not is_compiling() and input.batch_size and _smallest(samples) < least:  # type: ignore[union-attr]
         raise RuntimeError(f"spectrogram: a signal has {_smallest(samples)} elements, but it must have at least {least}; pad it")
     windows = samples // window_step + 1 if center_windows else (samples - window_length) // window_step + 1
     bins = length // 2 + 1

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 
 from ..._core import native
+from ..._core.native.tracing import is_compiling
 from ..._core.values.batch import Batch
 from ..._core.values.dispatch import output as allocate_output
 from ..._core.values.dispatch import run
@@ -32,7 +33,7 @@ _MAX_GPU_CHANNELS = 16
 
 def takes(images: Batch, interp_type: int) -> bool:
     """Return whether the kernel takes these images with this interpolation of warps: uint8, HWC, FHWC or CHW; on a GPU not cubic interpolation."""
-    if images.dtype != torch.uint8 or images.layout not in ("HWC", "FHWC", "CHW") or torch.compiler.is_compiling():
+    if images.dtype != torch.uint8 or images.layout not in ("HWC", "FHWC", "CHW") or is_compiling():
         return False
     channels, on_cpu = images.shared_extent(images.layout.index("C")) or 0, images.buffer.device.type == "cpu"
     return channels > 0 and (on_cpu or (channels <= _MAX_GPU_CHANNELS and interp_type != INTERP_CUBIC))

@@ -6,6 +6,7 @@ import functools
 import torch
 
 from ... import types
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import DeviceLike, T, launch, operator
 from ..._core.values.batch import Batch
 from .._channels import check_channels
@@ -107,6 +108,6 @@ def color_space_conversion(
     channels, out_channels = _channels_of_space("image_type", image_type), _channels_of_space("output_type", output_type)
     check_channels("color_space_conversion", images, channels)
     out = resized(images, [images.ndim - 1], [out_channels])
-    matrix = (_matrix if torch.compiler.is_compiling() else _cached_matrix)(int(image_type), int(output_type), value_range(images.dtype))
+    matrix = (_matrix if is_compiling() else _cached_matrix)(int(image_type), int(output_type), value_range(images.dtype))
     exact = images.dtype.is_floating_point or images.dtype.itemsize < 4  # the formula computes in float32
     return launch(out, [matrix, channels, out_channels], fusable=exact)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from ..._core import native
+from ..._core.native.tracing import is_compiling
 from ..._core.values.batch import Batch, new_batch
 
 _map_boxes = native.kernel("map_boxes", writes=(-3, -2, -1))
@@ -27,7 +28,7 @@ def check_boxes(op: str, boxes: Batch, numbers: int = 4) -> None:
     """Raise RuntimeError unless the boxes are float32 and every sample has boxes of ``numbers`` numbers."""
     if boxes.dtype is not torch.float32:
         raise RuntimeError(f"{op}: boxes must be float32, got {boxes.dtype}; cast them with cast(boxes, dtype=float32)")
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return
     volumes = boxes.buffer[0:1].numel() if boxes.ragged_shapes is None else boxes.ragged_shapes.prod(1)
     if bool(volumes % numbers) if isinstance(volumes, int) else bool((volumes % numbers).any()):
@@ -45,7 +46,7 @@ def check_table(op: str, boxes: Batch, numbers: int = 4) -> None:
 
 def _all_equal(batch: Batch, axis: int, extent: int) -> bool:
     found = batch.shared_extent(axis)
-    return not batch.batch_size or torch.compiler.is_compiling() if found is None else found == extent
+    return not batch.batch_size or is_compiling() if found is None else found == extent
 
 
 def on_host(value: Batch) -> Batch:
@@ -64,7 +65,7 @@ def check_labels(op: str, boxes: Batch, labels: Batch) -> None:
     """Raise RuntimeError unless there is one row of labels per box."""
     if labels.ndim < 1:
         raise RuntimeError(f"{op}: labels must have a row for each box, got single numbers")
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return
     label_rows, box_rows = rows_of(labels), rows_of(boxes)
     equal = label_rows == box_rows
@@ -78,17 +79,17 @@ class Kept:
     def __init__(self, boxes: Batch) -> None:
         total = boxes.buffer.numel() // boxes.buffer.shape[-1] if boxes.ragged_shapes is None and boxes.buffer.shape[-1] else 0
         if boxes.ragged_shapes is not None:
-            total = int(boxes.ragged_shapes[:, 0].sum()) if not torch.compiler.is_compiling() else boxes.buffer.shape[0] // 4
+            total = int(boxes.ragged_shapes[:, 0].sum()) if not is_compiling() else boxes.buffer.shape[0] // 4
         self.mask = torch.empty(total, dtype=torch.bool)
         self.counts = torch.empty(boxes.batch_size, dtype=torch.int64)
 
     def of(self, values: torch.Tensor, like: Batch, device: torch.device) -> Batch:
         """Return the remaining rows of ``values``, which has those of all samples, with the shape and layout of ``like``, on a device."""
         trailing: Sequence[Any] = like.buffer.shape[2:] if like.ragged_shapes is None else like.ragged_shapes[0, 1:].tolist()
-        if torch.compiler.is_compiling() and like.ragged_shapes is not None:
+        if is_compiling() and like.ragged_shapes is not None:
             trailing = values.shape[1:]
         left = torch.ops.ndd.kept_rows.default(values.reshape(len(self.mask), *trailing), self.mask)
-        if torch.compiler.is_compiling():
+        if is_compiling():
             shapes = torch.stack([self.counts, *(torch.full_like(self.counts, extent) for extent in trailing)], 1)
             selected = new_batch(left.reshape(-1), shapes, fixed=(None, *trailing))
         # Usually all boxes remain, and the shapes need not be made.

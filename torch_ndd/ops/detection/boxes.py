@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from ..._core import native
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import AsGiven, DeviceLike, PerSample, ShapeArg, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
@@ -295,7 +296,7 @@ def plane_extents(op: str, name: str, value: Any, layout: Any, least: float = 0.
     if "H" not in layout or "W" not in layout or max(layout.index("H"), layout.index("W")) >= extents.shape[1]:
         raise RuntimeError(f"{op}: {name} must have one number per axis of the layout {layout!r}, with H and W, got {extents.shape[1]} of them")
     planes = extents if layout == "HW" and extents.shape[1] == 2 else extents[:, [layout.index("H"), layout.index("W")]]
-    if not torch.compiler.is_compiling() and planes.numel() and not planes.numpy().min() >= least:
+    if not is_compiling() and planes.numel() and not planes.numpy().min() >= least:
         raise RuntimeError(f"{op}: {name} must not be negative, got {extents.tolist()}")
     return planes
 
@@ -309,7 +310,7 @@ class _AnchorTable:
 
     def table(self, anchors: Any, device: torch.device) -> torch.Tensor:
         """Return float32 (5, A): left, top, right, bottom and area."""
-        if isinstance(anchors, list | tuple) and torch.compiler.is_compiling():  # constants of the graph
+        if isinstance(anchors, list | tuple) and is_compiling():  # constants of the graph
             return _sides(torch.tensor(anchors, dtype=torch.float32).reshape(-1)).to(device)
         if isinstance(anchors, list | tuple):
             known = self._lists.get(id(anchors))

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import DeviceLike, PerSample, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
 from .._columns import extents_of, format_value, holds
@@ -88,7 +89,7 @@ def _dimensions(op: str, points: Batch) -> Any:
     columns = points.shared_extent(-1)
     if columns is not None:
         return columns
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return extents_of(points)[-1]
     if not points.batch_size:
         return 2

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..._core import native
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import DeviceLike, Random, ShapeArg, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, new_batch
@@ -153,7 +154,7 @@ def random_bbox_crop(
         kept.counts,
         results,
     )
-    if not quiet and not torch.compiler.is_compiling() and bool((results == _BEST).any()):
+    if not quiet and not is_compiling() and bool((results == _BEST).any()):
         sample = int((results == _BEST).int().argmax())
         warnings.warn(f"{op}: no window of sample {sample} shows its boxes as thresholds ask for; the best one is taken (quiet=True)", stacklevel=5)
     out = [new_batch(anchors), new_batch(shapes)]
@@ -179,7 +180,7 @@ def _columns(boxes: Batch) -> int:
     if columns is not None:
         return columns
     # Unknown while a graph is traced, unless the batch has recorded it: boxes of images are far more frequent.
-    return 4 if torch.compiler.is_compiling() or not boxes.batch_size else boxes.shape[0][1]
+    return 4 if is_compiling() or not boxes.batch_size else boxes.shape[0][1]
 
 
 def _layout(op: str, bbox_layout: Any, ltrb: Any, dims: int) -> str:
@@ -210,7 +211,7 @@ def _reorder_shape(op: str, name: str, value: Any, shape_layout: Any, dims: int)
     extents = numbers(value)
     if extents.shape[1] != dims:
         raise RuntimeError(f"{op}: {name} must have {dims} numbers, got {extents.shape[1]}")
-    if not torch.compiler.is_compiling() and not bool((extents > 0).all()):
+    if not is_compiling() and not bool((extents > 0).all()):
         raise RuntimeError(f"{op}: {name} must be positive, got {extents.tolist()}")
     return extents[:, [layout.index(letter) for letter in order]].contiguous()
 

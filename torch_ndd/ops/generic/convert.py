@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.definition import Packed
 from ..._core.operators.operator import DeviceLike, T, launch, operator
 from ..._core.values.batch import Batch
@@ -141,6 +142,6 @@ def lookup_table(
     if output_dtype is not None:
         warnings.warn("lookup_table: output_dtype is deprecated, use dtype", DeprecationWarning, stacklevel=4)
         dtype = output_type("lookup_table", None, output_dtype)
-    make = _table if torch.compiler.is_compiling() else _cached_table
+    make = _table if is_compiling() else _cached_table
     table = make(_numbers("keys", keys, int), _numbers("values", values, (int, float)), default_value)
     return launch(like(elements, dtype), [table, default_value], any_shape=True)

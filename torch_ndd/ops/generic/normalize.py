@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import AsGiven, DeviceLike, T, launch, operator
 from ..._core.values.batch import Batch
 from ..._core.values.operand import Operand
@@ -157,7 +158,7 @@ def normalize(
         if any(parameter is not None and not _is_number(parameter[1]) for parameter in parameters):
             raise RuntimeError("normalize: with batch=True mean and stddev must be single numbers")
         images.wait()  # the statistics need all samples
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         for name, parameter in zip(("mean", "stddev"), parameters, strict=True):
             _check_shape(name, parameter, images, reduced)
     args: list[Any] = []

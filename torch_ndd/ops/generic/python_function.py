@@ -13,6 +13,7 @@ import torch
 from ... import types
 from ..._core.context.device import DeviceLike
 from ..._core.context.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.call import as_results, bind_batches, first_sources
 from ..._core.process.weak import WeakValues
 from ..._core.suggestions import check_choice
@@ -75,7 +76,7 @@ class PythonOperator:
         if rng is not None and not self.draws:
             raise TypeError("python_function: rng is for functions with random numbers; make the operator with rng=True")
         keywords = {**arguments, "batch_size": batch_size, "device": device, **({"rng": rng} if self.draws else {})}
-        if not torch.compiler.is_compiling() and (recorder := loop.recorder) is not None:
+        if not is_compiling() and (recorder := loop.recorder) is not None:
             return recorder.call(f"python_function {self._number}", self._perform, inputs, keywords, self.draws)
         return self._perform(inputs, keywords)
 
@@ -197,7 +198,7 @@ class _Columns:
         self, op: PythonOperator, batches: Sequence[Batch], per_sample: dict[str, Batch], constants: dict[str, Any], words: torch.Tensor | None
     ) -> None:
         self.op, self.batches, self.per_sample, self.constants = op, batches, per_sample, constants
-        self.words = None if words is None or torch.compiler.is_compiling() else words.tolist()
+        self.words = None if words is None or is_compiling() else words.tolist()
         self.sources: Sequence[str] = first_sources(batches)
 
     def call_function(self, i: int | None) -> Any:

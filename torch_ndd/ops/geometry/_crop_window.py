@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from .._columns import (
@@ -71,7 +72,7 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
             )
         arguments = arguments._replace(crop=tuple(arguments.crop))
     extents = extents_of(input)
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return window_in(op, layout, extents, arguments)
     if input.ragged_shapes is None and torch.Tensor not in map(type, arguments):
         return _plain_window(op, layout, extents, arguments)

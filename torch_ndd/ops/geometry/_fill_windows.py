@@ -7,6 +7,7 @@ import torch
 
 from ..._core import native
 from ..._core.context.rng import WORDS_PER_CALL, get_default_rng
+from ..._core.native.tracing import is_compiling
 from ..._core.values.batch import Batch
 from ..._core.values.dispatch import run
 from ..._core.work.pending import SAME_SAMPLE
@@ -16,7 +17,7 @@ _kernel, _noise = native.kernel("fill_windows", writes=(0,)), native.kernel("noi
 
 def takes(images: Batch) -> bool:
     """Return whether the kernel takes these images: HWC or CHW, on the CPU."""
-    return images.layout in ("HWC", "CHW") and images.buffer.device.type == "cpu" and not torch.compiler.is_compiling()
+    return images.layout in ("HWC", "CHW") and images.buffer.device.type == "cpu" and not is_compiling()
 
 
 def fill_windows(images: Batch, windows: torch.Tensor, values: Sequence[float]) -> None:

@@ -9,6 +9,7 @@ from numbers import Real
 import torch
 
 from ..._core import native
+from ..._core.native.tracing import is_compiling
 
 Range = Sequence[float] | float
 Ranges = tuple[float, float, float, float, int]  # smallest and largest area, smallest and largest aspect ratio, attempts: as the kernel takes them
@@ -62,7 +63,7 @@ def draw_windows(shapes: torch.Tensor, words: torch.Tensor, ranges: Ranges, ends
 
 def check_ranges(op: str, area: Range, aspect_ratio: Range, num_attempts: int, names: tuple[str, str] = DALI_NAMES) -> Ranges:
     """Return the arguments in the kernel's form. Raise RuntimeError for an empty range or more than two numbers, ValueError for invalid numbers."""
-    check = _check_ranges if torch.compiler.is_compiling() else _cached
+    check = _check_ranges if is_compiling() else _cached
     return check(op, _numbers(op, names[0], area), _numbers(op, names[1], aspect_ratio), num_attempts, names)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.suggestions import check_choice
 from .._columns import in_sample
 from ._resize_sizes import SizeCall, find_sizes
@@ -47,7 +48,7 @@ class ResizePlan:
             if not isinstance(a, _ARRAYS) and not isinstance(b, _ARRAYS):
                 if a != b:
                     return False
-            elif torch.compiler.is_compiling() or not bool(np.all(np.asarray(a) == np.asarray(b))):
+            elif is_compiling() or not bool(np.all(np.asarray(a) == np.asarray(b))):
                 return False
         return True
 
@@ -116,7 +117,7 @@ def plan_resize(
     separate = (size, resize_x, resize_y, resize_z, resize_shorter, resize_longer)
     arguments = (*separate, max_size, roi_start, roi_end, sizes, scales, alignment, size_rounding)
     arguments = tuple([tuple(v) if isinstance(v, list) else v for v in arguments])
-    if torch.compiler.is_compiling():
+    if is_compiling():
         plan = _plan(op, tuple(extents), arguments, mode, roi_relative, subpixel_scale)
         return ResizePlan([e.to(torch.int64) if isinstance(e, torch.Tensor) else int(e) for e in plan[0]], *plan[1:])
     # Types in one go: each isinstance() of a generator takes 0.3 us, and there are two dozen.
@@ -223,7 +224,7 @@ def _plain_plan(
 def columns(op: str, argument: str, value: object, axes: int) -> list[Column]:
     """Return one column per axis from a number, a sequence of numbers, or a tensor (rows, axes)."""
     if isinstance(value, torch.Tensor):
-        compiling = torch.compiler.is_compiling()
+        compiling = is_compiling()
         # DALI's arguments are float32; computed in double, 0.1 would not be DALI's 0.1.
         rows = value.to(torch.float32).to(torch.float64)
         rows = rows[:, None].expand(-1, axes) if rows.ndim == 1 else rows.flatten(1)
@@ -418,8 +419,8 @@ def _filter_rows(op: str, argument: str, value: Any) -> torch.Tensor:
     if not isinstance(value, torch.Tensor):
         if isinstance(value, str):
             raise _unknown_filter(op, argument, value)
-        return (_filter_constant if torch.compiler.is_compiling() else _cached_filter)(op, argument, int(value))
-    if not torch.compiler.is_compiling():
+        return (_filter_constant if is_compiling() else _cached_filter)(op, argument, int(value))
+    if not is_compiling():
         known = value.to(torch.float64)
         # Written so that NaN is wrong as well.
         wrong = value[~((known >= 0) & (known <= 5))]

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import DeviceLike, PerSample, ShapeArg, T, Varying, launch, operator
 from ..._core.values.batch import Batch, empty_batch
 from .._axes import axes_of_samples, usual_layout
@@ -195,7 +196,7 @@ def paste(
     derivation = None
     # Only what differs between samples is derived again by repeated calls; the numbers are constants of the plan.
     varies = images.ragged_shapes is not None or any(isinstance(value, torch.Tensor) for value in arguments.values())
-    if varies and not torch.compiler.is_compiling():
+    if varies and not is_compiling():
         derivation = derive_paste_canvases(**arguments)
     return launch(out, (rows(start), torch.tensor([fills]), True, "HWC"), derivation=derivation)
 

@@ -12,6 +12,7 @@ import torch
 
 from ... import types
 from ..._core import native
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.definition import Launch
 from ..._core.operators.operator import Derivation, DeviceLike, Hint, PerSample, Random, ShapeArg, T, launch, operator
 from ..._core.suggestions import check_choice
@@ -188,7 +189,7 @@ def resize_crop_mirror(
     dimensions = range(first, first + axes)
     launch = _launch_plan(op, images, mirrored, dimensions, filters, antialias, dtype, (), number, part, (None, *normalization))
     is_fixed = _has_fixed_shape(images, dimensions, mirrored.extents)
-    if torch.compiler.is_compiling() or any(isinstance(value, torch.Tensor) for value in (*sizes.values(), *window, *filters)) or not is_fixed:
+    if is_compiling() or any(isinstance(value, torch.Tensor) for value in (*sizes.values(), *window, *filters)) or not is_fixed:
         return launch  # type: ignore[return-value]
     if images.ragged_shapes is not None:
         launch.any_shape = mirrored.whole
@@ -337,7 +338,7 @@ def random_resized_crop(
     # One size for all samples; only their channels may still differ.
     height, width = _height_and_width(op, size)
     ranges = check_ranges(op, random_area, random_aspect_ratio, num_attempts)
-    compiling = torch.compiler.is_compiling()
+    compiling = is_compiling()
     if images.ragged_shapes is None:
         empty = not compiling and 0 in _extents(images, first, 2)
     else:
@@ -433,7 +434,7 @@ def _launch_plan(
     """
     out = _output(op, input, dimensions, plan.extents, dtype, more[1:])
     # Dynamo cannot trace the cache, and computes this once per graph.
-    find = _find_changed if torch.compiler.is_compiling() else _cached_find_changed
+    find = _find_changed if is_compiling() else _cached_find_changed
     changed, bits = find(op, tuple(dimensions), tuple(kept))
     # None: the kernel reads the whole sample, without a table of regions.
     roi = None if plan.whole else plan.roi(input.batch_size, changed)
@@ -552,7 +553,7 @@ def _flips(mirror: Any, axes: int) -> list[Any]:
 
 
 def _array(value: Any) -> Any:
-    return value.numpy() if isinstance(value, torch.Tensor) and not torch.compiler.is_compiling() else value
+    return value.numpy() if isinstance(value, torch.Tensor) and not is_compiling() else value
 
 
 def _plain_numbers(value: Any) -> Any:
@@ -561,7 +562,7 @@ def _plain_numbers(value: Any) -> Any:
 
 def _extents(images: Batch, first: int, axes: int) -> list[Any]:
     """Return the spatial extents: numbers, or int64 (N,) with one per sample: arrays, and tensors while a graph is traced."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return list(extents_of(images)[first : first + axes])
     if images.ragged_shapes is None:
         return list(images.buffer.shape[1 + first : 1 + first + axes])

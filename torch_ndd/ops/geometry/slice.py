@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
@@ -215,9 +216,9 @@ def slice_window(op: str, arrays: Batch, arguments: SliceArguments, policy: str)
             for i in range(len(chosen))
         ]
         return _stack(windows)
-    if arrays.ragged_shapes is None and torch.Tensor not in map(type, values) and not torch.compiler.is_compiling():
+    if arrays.ragged_shapes is None and torch.Tensor not in map(type, values) and not is_compiling():
         return _plain_window(op, layout, extents, chosen[0], begin, stop, policy)
-    if not torch.compiler.is_compiling() and (found := _find_window(arrays, extents, chosen[0], begin, stop, policy)) is not None:
+    if not is_compiling() and (found := _find_window(arrays, extents, chosen[0], begin, stop, policy)) is not None:
         return found
     return _window(op, layout, extents, chosen[0], begin, stop, policy)
 
@@ -371,7 +372,7 @@ def _padded_each(arrays: Batch, axes: Sequence[tuple[int, ...]], shape: Any, ali
 
 def _nowhere(ndim: int) -> torch.Tensor:
     """Return the start of windows that begin where the samples do."""
-    return torch.zeros((1, ndim), dtype=torch.int64) if torch.compiler.is_compiling() else _kept_nowhere(ndim)
+    return torch.zeros((1, ndim), dtype=torch.int64) if is_compiling() else _kept_nowhere(ndim)
 
 
 @functools.cache

@@ -10,6 +10,7 @@ import torch
 
 from ... import types
 from ..._core import native
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import Derivation, DeviceLike, PerSample, ShapeArg, Shared, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
@@ -92,7 +93,7 @@ def rotate(
     arguments = [_row(angle, 1), None if turn_axis is None else _row(turn_axis, 3), fill_value, interpolation, fade, first, spatial, frames]
     derivation = None
     varies = isinstance(angle, torch.Tensor) or images.ragged_shapes is not None
-    if varies and size is None and spatial == 2 and not frames and not torch.compiler.is_compiling():
+    if varies and size is None and spatial == 2 and not frames and not is_compiling():
         if keep_size:
             derivation = Derivation(_check_angles, 0)
         else:
@@ -150,7 +151,7 @@ def warp_affine(
     out = resized(images, range(first, first + spatial), canvas, _result_type("warp_affine", images.dtype, dtype, output_dtype), frame_count)
     interpolation = _interpolation("warp_affine", interp_type, _NEAREST_OR_LINEAR)
     arguments = [matrix, fill_value, interpolation, bool(inverse_map), fade, first, spatial, frames or frame_count is not None]
-    keeps_shapes = mtx is None and size is None and not frames and not torch.compiler.is_compiling()
+    keeps_shapes = mtx is None and size is None and not frames and not is_compiling()
     # Nothing is computed, but a ragged output has the shapes of each call's input.
     derivation = Derivation(lambda images, values: ((), images.ragged_shapes), 0) if keeps_shapes and images.ragged_shapes is not None else None
     return launch(out, arguments, derivation=derivation)
@@ -258,7 +259,7 @@ def remap(
     first, _, frames = _space(images)
     heights, widths = _map_extents(op, "mapx", xs, images, frames)
     for a, b in zip((heights, widths), _map_extents(op, "mapy", ys, images, frames), strict=True):
-        if not torch.compiler.is_compiling() and not _equal(a, b):
+        if not is_compiling() and not _equal(a, b):
             raise RuntimeError(f"{op}: mapx and mapy must have the same shape, got {xs.shape} and {ys.shape}")
     centered = _is_centered(op, pixel_origin)
     frame_count = frames_of(images, xs)
@@ -376,7 +377,7 @@ def _check_matrix(op: str, images: Batch, matrix_input: Any, argument: Any, shap
         if matrix_input.ragged_shapes is not None:
             # Ragged matrices differ in their number of frames only.
             right = matrix_input.ragged_shapes.shape[1] == 2 + marked
-            if not torch.compiler.is_compiling():
+            if not is_compiling():
                 right = (
                     right and bool((matrix_input.ragged_shapes[:, -2:] == torch.tensor(shape)).all()) and bool((matrix_input.ragged_shapes > 0).all())
                 )
@@ -412,7 +413,7 @@ def _map_extents(op: str, name: str, maps: Batch, images: Batch, frames: bool) -
     has_frames = layout.startswith("F") or (frames and not layout and ndim == 4)
     trailing = ndim - 2 - has_frames
     sizes: Any = extents_of(maps)
-    if trailing not in (0, 1) or (trailing and not torch.compiler.is_compiling() and not _equal(sizes[-1], 1)):
+    if trailing not in (0, 1) or (trailing and not is_compiling() and not _equal(sizes[-1], 1)):
         raise RuntimeError(
             f"{op}: {name} must be height by width, for each frame where it is marked with per_frame, got {ndim} dimensions, layout {layout!r}"
         )
@@ -439,7 +440,7 @@ def _check_angle(angle: Any, images: Batch, sequence: bool) -> None:
         frames = angle.numel() // max(1, angle.shape[0])
         if sequence and images.ragged_shapes is None and frames not in (1, images.buffer.shape[1]):
             raise RuntimeError(f"rotate: angle is given for {frames} frames, but the sequence has {images.buffer.shape[1]}")
-        finite: bool | torch.Tensor = torch.compiler.is_compiling() or torch.isfinite(angle.to(torch.float32)).reshape(len(angle), -1).all(1)
+        finite: bool | torch.Tensor = is_compiling() or torch.isfinite(angle.to(torch.float32)).reshape(len(angle), -1).all(1)
     else:
         # The largest float32: beyond it the kernel would get infinity.
         finite = abs(angle) < 3.4e38
@@ -465,7 +466,7 @@ def _interpolation(op: str, value: Any, allowed: dict[Any, str], argument: str =
 
 def _result_type(op: str, input_type: torch.dtype, dtype: torch.dtype | None, output_dtype: Any) -> torch.dtype:
     result = output_type(op, dtype, output_dtype)
-    if output_dtype is not None and not torch.compiler.is_compiling():
+    if output_dtype is not None and not is_compiling():
         warnings.warn(f"{op}: output_dtype is deprecated, use dtype", DeprecationWarning, stacklevel=5)
     return result or input_type
 
@@ -492,11 +493,11 @@ def _given_size(op: str, size: Any, spatial: int, broadcast: bool = False) -> li
     if size.numel() != size.shape[0] * spatial:
         raise RuntimeError(f"{op}: size has {size.numel() // max(1, size.shape[0])} elements, but there are {spatial} spatial axes")
     fits = ((size.double() > 0) & (size.double() < 2**31)).reshape(len(size), -1).all(1)
-    if not torch.compiler.is_compiling() and not bool(fits.all()):
+    if not is_compiling() and not bool(fits.all()):
         raise RuntimeError(f"{op}: {in_sample(fits)}size must be positive and less than 2**31, got {size.tolist()}")
     rounded = (size.reshape(-1, spatial).double() + 0.5).floor().clamp(min=1).long()
     # Sizes that all samples share become Python numbers, so that the output is dense.
-    return list(rounded.unbind(1)) if len(rounded) != 1 or torch.compiler.is_compiling() else rounded[0].tolist()
+    return list(rounded.unbind(1)) if len(rounded) != 1 or is_compiling() else rounded[0].tolist()
 
 
 def _canvas(extents: Sequence[Any], angle: Any, axis: Any) -> list[Any]:
@@ -519,7 +520,7 @@ def _checked_axis(axis: Any) -> Any:
     """Return three Python numbers rounded to float32, or the tensor."""
     if isinstance(axis, torch.Tensor):
         elements = axis.shape[-1] if axis.dim() > 1 else 1
-        zero = not torch.compiler.is_compiling() and not bool((axis != 0).any(-1).all())
+        zero = not is_compiling() and not bool((axis != 0).any(-1).all())
     else:
         elements = len(axis) if isinstance(axis, list) else 1
         zero = isinstance(axis, list) and not any(axis)

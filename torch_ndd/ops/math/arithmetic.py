@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import OPERATORS, Operator, operator
 from ..._core.values import arithmetic as core
 from ..._core.values.operand import Operand, unwrap
@@ -34,7 +35,7 @@ def arithmetic(operation: str, *operands: Any) -> Any:
     if any(isinstance(operand, Operand) for operand in operands):
         return core.arithmetic(operation, *operands)
     # Numbers and arrays alone give an operand without a type of its own.
-    result = core.compute(operation, operands, torch.compiler.is_compiling())
+    result = core.compute(operation, operands, is_compiling())
     return new_tensor(result.buffer, result.layout, result.pending)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ... import types
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import DeviceLike, PerSample, Random, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
 from .._arguments import INTEGERS
@@ -61,7 +62,7 @@ def random_crop_generator(
 def _two_or_three(shapes: Batch) -> bool:
     if shapes.ragged_shapes is None:
         return shapes.buffer.shape[1] in (2, 3)
-    return torch.compiler.is_compiling() or bool(((shapes.ragged_shapes == 2) | (shapes.ragged_shapes == 3)).all())
+    return is_compiling() or bool(((shapes.ragged_shapes == 2) | (shapes.ragged_shapes == 3)).all())
 
 
 @operator()

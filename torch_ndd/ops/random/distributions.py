@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..._core import native
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import AsGiven, DeviceLike, Kept, PerSample, Random, ShapeArg, T, Varying, launch, operator
 from ..._core.values.batch import Batch, empty_batch, empty_packed, new_batch
 from ..._core.values.tensor import as_tensor
@@ -213,7 +214,7 @@ def _empty_output(op: str, shape_like: Any, shape: Any, dtype: torch.dtype, batc
             raise RuntimeError(f"{op}: a shape must have one dimension, got an array with {shape.ndim - 1}")
         rows = shape.reshape(len(shape), -1).to(torch.int64)
         # In a graph the numbers are data: they can be neither checked nor found equal.
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             if bool((rows < 0).any()):
                 raise RuntimeError(f"{op}: a shape must not be negative, got {rows.tolist()}")
             if len(rows) == 1:

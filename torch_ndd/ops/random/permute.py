@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import Derivation, DeviceLike, PerSample, Random, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch, empty_packed
 from ..._core.work.sources import select_sources
@@ -82,7 +83,7 @@ def permute_batch(
     else:
         rows = samples.ragged_shapes[numbers.expand(samples.batch_size).to(torch.int64)]
         out = empty_packed(rows, samples.dtype, samples.buffer.device, samples.layout, samples.shared_extents)
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return launch(out, [numbers], mixes=True)
     out.sources = select_sources(samples.sources, numbers.expand(samples.batch_size))
     return launch(out, [numbers], mixes=True, derivation=_derive_permutation(indices))
@@ -112,7 +113,7 @@ def _numbers(batch_size: int, indices: Any) -> torch.Tensor:
     if len(numbers) not in (1, batch_size) or (isinstance(indices, list | tuple) and len(numbers) != batch_size):
         raise RuntimeError(f"permute_batch: argument 'indices' has {len(numbers)} numbers for {batch_size} samples")
     # NumPy, because with cold caches each operator of torch takes 30 to 60 us.
-    if not torch.compiler.is_compiling() and batch_size > 0 and not (numbers.numpy().min() >= 0 and numbers.numpy().max() < batch_size):
+    if not is_compiling() and batch_size > 0 and not (numbers.numpy().min() >= 0 and numbers.numpy().max() < batch_size):
         raise RuntimeError(f"permute_batch: indices must be from 0 to {batch_size - 1}, got {numbers.tolist()}")
     return numbers
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.definition import Launch
 from ..._core.operators.operator import DeviceLike, Kept, KeptLike, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
@@ -38,7 +39,7 @@ _on_gpus: dict[tuple[int, torch.dtype, torch.device], torch.Tensor] = {}  # zero
 
 def _constant(value: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Return zero or one in the kernels' form: a batch of one number. On a GPU it is kept, so that a repeated call has the same one."""
-    if device.type != "cuda" or torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing():
+    if device.type != "cuda" or is_compiling() or torch.cuda.is_current_stream_capturing():
         return torch.full((1,), value, dtype=dtype, device=device)
     if (found := _on_gpus.get((value, dtype, device))) is None:
         with torch.inference_mode(False):  # later calls may be outside of it

@@ -3,9 +3,8 @@
 
 from typing import Any
 
-import torch
-
 from ..._core.context.device import DeviceLike
+from ..._core.native.tracing import is_compiling
 from ..._core.values.batch import Batch, new_batch
 from ..._core.values.operand import unwrap
 from ..._core.values.tensor import Tensor, as_tensor, new_tensor
@@ -45,6 +44,6 @@ def per_frame(input: Any, /, *, batch_size: int | None = None, device: DeviceLik
         marked = new_batch(value.buffer, value.ragged_shapes, layout, value.pending, value.caller_owned, value.shared_extents)
     else:
         marked = new_tensor(value.buffer, layout, value.pending, value._sample, value.caller_owned)
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         marked.sources = value.sources
     return marked

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import Derivation, DeviceLike, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, as_batch, empty_batch, new_batch
@@ -69,7 +70,7 @@ def patchify(
     patch = _Patch(height, width, merge_size, temporal, pad)
     tokens = empty_batch(images.batch_size, patch.shape_of(images), images.dtype, images.buffer.device)
     arguments = [images.layout or "", height, width, merge_size, temporal, order == "HWC"]
-    derivation = Derivation(patch.derive, 0) if images.ragged_shapes is not None and not torch.compiler.is_compiling() else None
+    derivation = Derivation(patch.derive, 0) if images.ragged_shapes is not None and not is_compiling() else None
     return launch(tokens, arguments, also=patch.make_grids(images), also_again=patch.make_grids, derivation=derivation)
 
 

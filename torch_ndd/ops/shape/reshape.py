@@ -7,6 +7,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import DeviceLike, ShapeArg, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch, new_batch
@@ -94,7 +95,7 @@ def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: t
     values = input.buffer
     # Other types need memory aligned for them, which a part of a larger buffer may lack.
     if dtype is not None and dtype is not values.dtype:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             misaligned = dtype.itemsize > values.element_size()  # it may be: torch 2.11 does not know the offset in a graph
         else:
             misaligned = values.storage_offset() * values.element_size() % dtype.itemsize != 0
@@ -107,7 +108,7 @@ def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: t
     table = table.expand(input.batch_size, len(shape)).contiguous()
     view = new_batch(values.reshape(-1), table, layout, fixed=tuple(None if isinstance(extent, torch.Tensor) else extent for extent in shape))
     # Samples of different shapes may have equal ones now.
-    return view if torch.compiler.is_compiling() else view.densify()
+    return view if is_compiling() else view.densify()
 
 
 def _reshape(

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..._core.native.tracing import is_compiling
 from ..._core.operators.arguments import NO_VALUE
 from ..._core.operators.operator import DeviceLike, T, VaryingShape, launch, operator
 from ..._core.values.batch import Batch, empty_batch, new_batch
@@ -53,9 +54,9 @@ def sequence_rearrange(
     if not holds(counts > 0):
         raise RuntimeError(f"{op}: sample {first_failure(counts > 0)}: an empty new_order is not allowed")
     extents = extents_of(arrays)
-    if not torch.compiler.is_compiling():
+    if not is_compiling():
         _check_frames(op, "new_order", table, extents[0])
-    count: Column = table.shape[1] if len(table) == 1 or torch.compiler.is_compiling() or bool((counts == table.shape[1]).all()) else counts
+    count: Column = table.shape[1] if len(table) == 1 or is_compiling() or bool((counts == table.shape[1]).all()) else counts
     out = empty_batch(arrays.batch_size, [count, *extents[1:]], arrays.dtype, arrays.buffer.device, arrays.layout)
     return launch(out, (table,))
 
@@ -101,7 +102,7 @@ def element_extract(input: T, /, *, batch_size: int | None = None, device: Devic
     frames = extents[0]
     if not isinstance(frames, torch.Tensor) and not all(0 <= element < frames for element in elements):
         raise RuntimeError(f"{op}: argument 'element_map': the samples have {frames} frames, not all of {elements}")
-    if isinstance(frames, torch.Tensor) and not torch.compiler.is_compiling():
+    if isinstance(frames, torch.Tensor) and not is_compiling():
         _check_frames(op, "element_map", table, frames)
     layout = arrays.layout[1:] if arrays.layout else None
     each: list[Column] = [extent.repeat(len(elements)) if isinstance(extent, torch.Tensor) else extent for extent in extents[1:]]

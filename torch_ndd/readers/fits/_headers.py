@@ -137,5 +137,5 @@ def _are_plain(numbers: dict[str, int], places: dict[str, int]) -> bool:
     keys = ["BITPIX", "NAXIS", *(f"NAXIS{k}" for k in range(1, numbers.get("NAXIS", 0) + 1))]
     if numbers.get("BITPIX") not in _DTYPES or [places.get(key) for key in keys] != list(range(1, len(keys) + 1)):
         return False
-    # Of other numbers only those of extensions, which say that there is one array and nothing behind it.
+    # Of other numbers only those of extensions, which say that there is one array and nothing after it.
     return all(numbers[key] == {"PCOUNT": 0, "GCOUNT": 1}.get(key) for key in numbers.keys() - keys)

@@ -14,6 +14,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
+from ..._core.native.tracing import is_compiling
 from ..._core.values.batch import Batch
 from .._draws import Draws
 from .._sample import (
@@ -123,7 +124,7 @@ class RandomTransform(Batched):
         if size is None:
             return self._transform_leaves(leaves) if bool(acts) else None
         # Without splitting the batch, where all samples act alike; a graph cannot look at the draws.
-        if not torch.compiler.is_compiling():
+        if not is_compiling():
             if bool(acts.all()):
                 return self._transform_leaves(leaves)
             if not bool(acts.any()):

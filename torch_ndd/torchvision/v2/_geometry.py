@@ -8,6 +8,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
+from ..._core.native.tracing import is_compiling
 from ..._core.values.batch import Batch
 from .._draws import Column, Draws, real, to_int
 from .._numbers import first_failure, holds
@@ -174,7 +175,7 @@ class RandomZoomOut(RandomTransform, reference.RandomZoomOut):
         if not check_type(leaf, (single.BoundingBoxes, single.KeyPoints)):
             return self.transform(leaf, {"padding": [torch.where(acts, border, 0) for border in padding]})
         chosen = {"padding": [border[acts] for border in padding]}  # a border of 0 would still clamp boxes of the others
-        if torch.compiler.is_compiling() or bool(acts.any()):
+        if is_compiling() or bool(acts.any()):
             return transform_where(self._name, acts, [leaf], lambda leaves: [self.transform(leaves[0], chosen)])[0]
         return leaf
 
@@ -210,7 +211,7 @@ class RandomCrop(Batched, reference.RandomCrop):
         x = draws.result(draws.integers(0, width - crop_width + 1), int)
         return {
             # A crop of the whole image is left out, unless a graph cannot know the sizes.
-            "needs_crop": torch.compiler.is_compiling() or not (holds(height == crop_height) and holds(width == crop_width)),
+            "needs_crop": is_compiling() or not (holds(height == crop_height) and holds(width == crop_width)),
             "top": y,
             "left": x,
             "height": crop_height,

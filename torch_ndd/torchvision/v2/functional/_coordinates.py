@@ -11,6 +11,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat, is_rotated_bounding_format
 
+from ...._core.native.tracing import is_compiling
 from ...._core.values.batch import new_batch
 from ...._core.values.tv_tensors import as_box_format
 from ... import tv_tensors
@@ -155,7 +156,7 @@ def of_batch(inpt: Any) -> Rows:
 
 
 def _row_owners(counts: torch.Tensor) -> torch.Tensor:
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return torch.repeat_interleave(torch.arange(len(counts)), counts)
     # NumPy, because torch divides even 16 numbers among its threads and waits for a core: 14 ms while all of them decode.
     return torch.from_numpy(np.arange(len(counts)).repeat(counts.numpy()))

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.compiler import is_compiling
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
+from ...._core.native.tracing import is_compiling
 from ...._core.values.batch import Batch
 from ....experimental import remap
 from ....ops.generic.convert import cast

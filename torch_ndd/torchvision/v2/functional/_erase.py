@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torchvision import tv_tensors as single
 
+from ...._core.native.tracing import is_compiling
 from ...._core.values.batch import Batch, batch
 from ....ops.geometry import paste
 from ... import tv_tensors
@@ -39,7 +40,7 @@ def _erase(images: Batch, i: Any, j: Any, h: Any, w: Any, v: Any, inplace: bool 
             if not images.dtype.is_floating_point:  # assignment to integers truncates, the operator would round
                 values = values.to(images.dtype)
             values = values.to(torch.float32)
-            fill = batch_of(values.expand(size, -1)) if torch.compiler.is_compiling() else values.tolist()  # a graph has no numbers to list
+            fill = batch_of(values.expand(size, -1)) if is_compiling() else values.tolist()  # a graph has no numbers to list
             return paste.erase(images, anchor=rows(top, left), shape=rows(height, width), axis_names="HW", fill_value=fill)
         v = [value] * size
     return _erase_with_arrays(images, top, left, height, width, v)

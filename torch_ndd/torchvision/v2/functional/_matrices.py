@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
+from ...._core.native.tracing import is_compiling
 from ....ops._columns import float32
 from ..._numbers import Number, numbers
 
@@ -102,7 +103,7 @@ def projective_coefficients(op: str, startpoints: Any, endpoints: Any, coefficie
         raise ValueError(f"{op}: pass startpoints and endpoints, or coefficients")
     start, end = _points(op, "startpoints", startpoints, batch_size), _points(op, "endpoints", endpoints, batch_size)
     solved = solve_coefficients(start, end)
-    if torch.compiler.is_compiling():  # in a graph numbers of a tensor stay in it
+    if is_compiling():  # in a graph numbers of a tensor stay in it
         return tuple(solved.expand(batch_size or 1, 8).unbind(1))
     return tuple(solved.unbind(1)) if len(solved) > 1 else tuple(solved[0].tolist())
 
@@ -128,7 +129,7 @@ def solve_coefficients(start: torch.Tensor, end: torch.Tensor) -> torch.Tensor:
     for_y = torch.cat([nothing, plane, -start[..., 1:] * end], 2)
     system = torch.stack([for_x, for_y], 2).reshape(count, 8, 8)
     # torchvision solves by least squares. Graphs do not support that; in double, the difference is below float32's precision.
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return torch.linalg.solve(system, start.reshape(count, 8, 1))[..., 0].to(torch.float32).to(torch.float64)
     return torch.linalg.lstsq(system, start.reshape(count, 8, 1), driver="gels").solution[..., 0].to(torch.float32).to(torch.float64)
 

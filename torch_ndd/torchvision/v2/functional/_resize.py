@@ -9,6 +9,7 @@ import torch
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
+from ...._core.native.tracing import is_compiling
 from ...._core.values.batch import Batch
 from ....ops.geometry.resize import Rule, resize_crop_mirror
 from ....ops.geometry.resize import resize as resample
@@ -315,7 +316,7 @@ def _resized_crop(
     named = (("top", top), ("left", left), ("height", height), ("width", width))
     y, x, h, w = (number("resized_crop", name, value, images.batch_size) for name, value in named)
     image_height, image_width = size_of(images)
-    compiling = torch.compiler.is_compiling()
+    compiling = is_compiling()
     inside = not compiling and all(holds(condition) for condition in (y >= 0, x >= 0, h > 0, w > 0, y + h <= image_height, x + w <= image_width))
     # A window within the image is read in place; one that exceeds it is cropped first, because its border is 0.
     if not inside:

@@ -9,6 +9,7 @@ import torch
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
+from ...._core.native.tracing import is_compiling
 from ...._core.values.batch import Batch
 from ....experimental import warp_perspective
 from ....ops.geometry.warp import warp_affine
@@ -264,7 +265,7 @@ def _rotate(
     height, width = size_of(images)
     if fixed is None and not isinstance(turn, torch.Tensor):
         # Turns that move pixels to pixels copy them exactly, whatever the interpolation. Sizes that are unknown in a graph may not be square.
-        unknown = isinstance(height == width, torch.Tensor) and torch.compiler.is_compiling()
+        unknown = isinstance(height == width, torch.Tensor) and is_compiling()
         if turn in (0, 180) or (turn in (90, 270) and (expand or (not unknown and holds(height == width)))):
             interpolation = _NEAREST
     matrix = _rotation_matrix(fixed, turn, height, width)
