@@ -67,8 +67,8 @@ def test_calls_enter_few_modules() -> None:
             modules = list_modules(lambda batch=batch: ndd.resize(batch, size=[5, 9]))
             if k == 0:
                 # Each further module of the path is one more file to read for whoever follows a call.
-                assert len(modules) <= 12, modules
-    assert modules == {f"/_core/{name}.py" for name in ("operators/plans", "operators/plan", "values/batch")}
+                assert len(modules) <= 13, modules
+    assert modules == {f"/_core/{name}.py" for name in ("native/tracing", "operators/plans", "operators/plan", "values/batch")}
 
 
 def test_fourth_call_skips_the_body(bodies: list[str]) -> None:
