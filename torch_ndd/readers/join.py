@@ -26,8 +26,8 @@ from ._waits import Waits, describe_slowest
 
 Missing = Literal["raise", "skip", "empty"]
 
-# Batches, by default: the left reader must not wait while its latest batch is joined. With 1, an archive of photographs joined with captions took 1.3 times
-# as long as the archive alone, with 3 1.0 to 1.1 times.
+# Batches, by default: the left reader must not wait while its latest batch is joined. An archive of photographs joined with captions took 1.3 times
+# as long as the archive alone with 1, and 1.1 times with 3.
 _READ_AHEAD = 3
 _THREADS = 2  # each waits for a batch of the left reader, then reads that of the right one
 
