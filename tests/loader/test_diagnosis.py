@@ -3,6 +3,8 @@
 
 import gc
 import pickle
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -210,3 +212,22 @@ def test_cached_images_belong_to_the_loader(files: list[str], tmp_path: Path) ->
     for loader in loaders:
         list(loader)
     assert [loader.stats.cached for loader in loaders] == [0, IMAGES]
+
+
+LEFT_IN_A_LOOP = """
+import torch
+import torch_ndd as ndd
+
+def loop():
+    yield from ndd.DataLoader(torch.utils.data.TensorDataset(torch.arange(100)), batch_size=4)
+
+loops = [loop()]
+for batches in loops:
+    next(batches)
+"""
+
+
+def test_a_program_may_end_within_a_loop() -> None:
+    run = subprocess.run([sys.executable, "-c", LEFT_IN_A_LOOP], capture_output=True, text=True, timeout=120)
+    assert run.returncode == 0
+    assert "Exception ignored" not in run.stderr

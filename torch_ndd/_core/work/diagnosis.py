@@ -3,11 +3,12 @@
 
 import ctypes
 import os
+import sys
 import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -332,10 +333,13 @@ class Stopwatch:
         of_threads = [Span(op, f"thread {thread}", int(begin), int(end)) for op, thread, begin, end in lines]
         return own + [span for span in of_threads if span.end > first]
 
-    def end_loop(self) -> None:
-        """Note that the loop is over; the caller's time afterwards does not count."""
+    def end_loop(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        """Note that the loop is over; the caller's time afterwards does not count.
+
+        A default, because a generator that is left at the end of the program calls this when the globals of modules are gone.
+        """
         self._since = None
-        if self._others_before is not None:
+        if self._others_before is not None and not is_finalizing():
             self._others += _of_others(self.number) - self._others_before
             self._others_before = None
 
