@@ -113,7 +113,7 @@ def running(
 
 
 def cpu_seconds(pid: int | None = None) -> float:
-    """CPU time that a process, by default this one, and its children have used."""
+    """Return the CPU seconds used by a process and its children; by default by this process."""
     process = psutil.Process(pid)
     # The system counts that of other processes in steps of 10 ms, a third of what a round of a fast reader takes.
     total, others = (time.process_time(), []) if pid is None else (0.0, [process])

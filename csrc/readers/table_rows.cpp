@@ -36,10 +36,13 @@ struct Size {
   int64_t common;  // the length of every row; -1 if they differ
 };
 
-// The group of a sample, where group g has the samples from begins[g] to begins[g + 1].
-int64_t find_group(int64_t sample, const int64_t* begins, int64_t groups) { return std::upper_bound(begins, begins + groups, sample) - begins - 1; }
-
-bool holds(const int64_t* begins, int64_t groups, int64_t sample) { return sample >= begins[0] && sample < begins[groups]; }
+// Finds the group of a sample and its row there, where group g has the samples from begins[g] to begins[g + 1]. Returns false if no group has it.
+bool locate(int64_t sample, const int64_t* begins, int64_t groups, int64_t& row, int64_t& group) {
+  if (sample < begins[0] || sample >= begins[groups]) return false;
+  group = std::upper_bound(begins, begins + groups, sample) - begins - 1;
+  row = sample - begins[group];
+  return true;
+}
 
 // Rows of a batch: row k is rows[k] of group places[k], whose columns begin at fields[places[k] * columns].
 struct Rows {
@@ -82,10 +85,8 @@ struct Rows {
 NDD_EXPORT(keep, int64_t, ndd_find_groups,
            (const int64_t* samples, int64_t n, const int64_t* begins, int64_t groups, int64_t* rows, int64_t* places, int64_t* distinct)) {
   for (int64_t k = 0; k < n; ++k) {
-    if (!ndd::holds(begins, groups, samples[k])) return -1;
-    const int64_t group = ndd::find_group(samples[k], begins, groups);
-    rows[k] = samples[k] - begins[group];
-    places[k] = distinct[k] = group;
+    if (!ndd::locate(samples[k], begins, groups, rows[k], places[k])) return -1;
+    distinct[k] = places[k];
   }
   std::sort(distinct, distinct + n);
   const int64_t count = std::unique(distinct, distinct + n) - distinct;
@@ -115,9 +116,7 @@ NDD_EXPORT(keep, bool, ndd_match_rows,
   const uint8_t* content = keys;
   for (int64_t k = 0; k < n; content += key_lengths[k++]) {
     samples[k] = known.find(content, key_lengths[k]);
-    if (!ndd::holds(begins, groups, samples[k])) return false;
-    places[k] = ndd::find_group(samples[k], begins, groups);
-    rows[k] = samples[k] - begins[places[k]];
+    if (!ndd::locate(samples[k], begins, groups, rows[k], places[k])) return false;
   }
   const ndd::Rows found{static_cast<const ndd::Field*>(fields), columns, rows, places, n};
   if (!found.has_keys(key, keys, key_lengths)) return false;

@@ -170,7 +170,7 @@ def test_normalize_repeats_a_single_channel_as_torchvision(mean: list[float], st
     for output, image in zip(of_batch(F.normalize(image_batch(gray, layout), mean, std)), gray, strict=True):
         assert torch.equal(output, reference.normalize(image, mean, std))
         assert torch.equal(F.normalize(image, mean, std), reference.normalize(image, mean, std))
-    with pytest.raises(RuntimeError):  # torchvision raises too: there is no memory for more channels
+    with pytest.raises(RuntimeError):  # torchvision raises too: its output has no memory for more channels
         F.normalize(gray[0].clone(), [0.5, 0.4, 0.3], [0.2, 0.3, 0.4], inplace=True)
     for mean, std in (([0.5], [0.2, 0.3]), ([0.5, 0.4], [0.2, 0.3, 0.4])):  # torchvision raises RuntimeError
         with pytest.raises(ValueError, match="std must have one value, or one for each of the"):

@@ -34,7 +34,7 @@ class Normalize(Step):
 
     def change_images(self, images: Batch, params: Params, sample: Sample) -> Batch:
         t = self.original
-        if t.normalization == "standard" or not images.batch_size:  # without images there are no statistics, and no pixels to divide
+        if t.normalization == "standard" or not images.batch_size:  # an empty batch has no statistics
             scale = float(t.max_pixel_value)
             mean: Any = [float(number) * scale for number in np.ravel(t.mean)]
             std: Any = [float(number) * scale for number in np.ravel(t.std)]

@@ -115,7 +115,7 @@ class BatchCompose:
         return outputs
 
     def _convert_empty(self, targets: dict[str, Any], sample: Sample, flat_masks: set[str]) -> dict[str, Any]:
-        """Return targets without samples in the types and layouts of others; only conversions run, as there are no channels for operators to know."""
+        """Return empty targets with the types and layouts of non-empty ones. Only conversions run: the number of channels is unknown."""
         changed = self._run.convert_empty(sample)
         coordinates = {name: targets[name] for name in (*sample.boxes, *sample.points) if not targets[name].dtype.is_floating_point}
         converted = {name: cast(values, dtype=torch.float32) for name, values in coordinates.items()}

@@ -336,7 +336,7 @@ class Stopwatch:
     def end_loop(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
         """Note that the loop is over; the caller's time afterwards does not count.
 
-        A default, because a generator that is left at the end of the program calls this when the globals of modules are gone.
+        ``is_finalizing`` is bound as a default: an unfinished generator calls this when the interpreter has already cleared the globals of modules.
         """
         self._since = None
         if self._others_before is not None and not is_finalizing():

@@ -38,7 +38,7 @@ _on_gpus: dict[tuple[int, torch.dtype, torch.device], torch.Tensor] = {}  # zero
 
 
 def _constant(value: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return zero or one in the kernels' form: a batch of one number. On a GPU it is kept, so that a repeated call has the same one."""
+    """Return zero or one as the kernels take it: a batch of one number. On a GPU the tensor is kept, so that repeated calls pass the same one."""
     if device.type != "cuda" or is_compiling() or torch.cuda.is_current_stream_capturing():
         return torch.full((1,), value, dtype=dtype, device=device)
     if (found := _on_gpus.get((value, dtype, device))) is None:

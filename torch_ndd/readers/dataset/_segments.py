@@ -48,7 +48,7 @@ class SegmentWriter:
     def write(self, buffers: Sequence[memoryview]) -> tuple[int, int] | None:
         """Write buffers to a free segment. Return its number and a descriptor to send to the parent, -1 if the parent has it.
 
-        None if there is no segment: too many are in use, or the system refuses one.
+        Return None if no segment is available: too many are in use, or the system refuses to create one.
         """
         starts = place_arrays([buffer.nbytes for buffer in buffers])
         found = self._find(starts[-1])
@@ -64,7 +64,7 @@ class SegmentWriter:
             number = min(fitting, key=lambda number: len(self._segments[number]))
             del self._free[number]
             return number, -1
-        # In place of the smallest free one, so that growing items do not use up the numbers.
+        # Replace the smallest free segment, so that growing items do not use up the numbers.
         number = min(self._free, key=lambda number: len(self._segments[number]), default=len(self._segments))
         if number == MAX_SEGMENTS:
             return None

@@ -342,7 +342,8 @@ def _encode(value: Any) -> tuple[bytes, list[memoryview]]:
 
 def _send(connection: Connection, segments: SegmentWriter, message: bytes, buffers: list[memoryview]) -> None:
     sizes = [buffer.nbytes for buffer in buffers]
-    number, descriptor = (sum(sizes) >= MIN_BYTES and segments.write(buffers)) or (-1, -1)
+    written = segments.write(buffers) if sum(sizes) >= MIN_BYTES else None
+    number, descriptor = (-1, -1) if written is None else written
     # The header: the segment of the buffers, whether it is new, the number of buffers and their sizes; then the pickle.
     connection.send_bytes(struct.pack(f"<{3 + len(sizes)}q", number, descriptor >= 0, len(sizes), *sizes) + message)
     if descriptor >= 0:

@@ -39,7 +39,7 @@ class PlainImage(NamedTuple):
 
 class _Header(NamedTuple):
     numbers: dict[str, int]
-    """Empty if there is no header."""
+    """Empty if the header is missing."""
     has_groups: bool
     is_scaled: bool
     is_plain: bool
@@ -133,7 +133,7 @@ def _read_header(file: BinaryIO, hdu: int) -> _Header:
 
 
 def _are_plain(numbers: dict[str, int], places: dict[str, int]) -> bool:
-    """Return whether the numbers that describe an image are those of a plain one, in the cards where the standard has them."""
+    """Return whether the numbers describe a plain image and stand in the cards that the standard prescribes."""
     keys = ["BITPIX", "NAXIS", *(f"NAXIS{k}" for k in range(1, numbers.get("NAXIS", 0) + 1))]
     if numbers.get("BITPIX") not in _DTYPES or [places.get(key) for key in keys] != list(range(1, len(keys) + 1)):
         return False
