@@ -78,7 +78,7 @@ class WholeTable:
         key = self._names.index(column)
         if self._dtypes[key] is not _dtype_of(keys):
             return None
-        found = _Table(len(keys.lengths), len(self._names))
+        found = _Table(keys.lengths.numel(), len(self._names))
         content = keys.data.data_ptr(), keys.lengths.data_ptr(), found.count
         addresses = found.extra, found.rows, found.places, found.lengths, found.sizes
         if not native.match_rows(*content, *table.arguments, *self._arguments, key, *addresses):
