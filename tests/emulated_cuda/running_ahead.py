@@ -212,7 +212,7 @@ def test_dropped_results_leave_nothing_behind() -> None:
     gc.collect()
     ndd.flip(upload_array(), horizontal=1).evaluate()
     assert torch.cuda.memory_allocated() <= before + 8 * last.buffer.nbytes
-    assert all(queue.is_empty() for queue in cuda_work._queues.values())
+    assert all(queue.is_empty() for queue in cuda_work.queues.values())
 
 
 # --- CUDA graphs ---
@@ -415,7 +415,7 @@ def test_call_may_be_interrupted_anywhere(busy: Any) -> None:
         busy(False)
         assert torch.equal(ndd.flip(images, horizontal=1).torch().cpu(), flip_on_cpu())
         assert torch.equal(compute_pending(8).gpu().torch().cpu(), compute_expected(8))
-    assert all(queue.is_empty() for queue in cuda_work._queues.values())
+    assert all(queue.is_empty() for queue in cuda_work.queues.values())
 
 
 # Programs that end, or fork, while launches are queued, and their exit codes.

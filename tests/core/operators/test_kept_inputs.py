@@ -52,7 +52,7 @@ def _call(chance: random.Random) -> Any:
         elements = chance.choice(FORMS)(chance.choice([[1, 2, 3], [4, 5, 6], [1.5, 2.5, 3.5]]))
         return ndd.random.choice(elements, p=probabilities, shape=[4], batch_size=chance.choice([3, 4]))
     if kind == 6:
-        return ndd.random.choice(chance.choice([3, 5, 0, -1, 2.5]), shape=[4], batch_size=3)
+        return ndd.random.choice(chance.choice([3, 5, 0, -1, 2.5]), shape=[4], batch_size=chance.choice([1, 3, 9]))
     images = _draw_images(chance)
     return chance.choice([ndd.zeros_like, ndd.ones_like])(images, dtype=chance.choice([None, ndd.float32]))
 
@@ -143,3 +143,13 @@ def test_numbers_that_change_in_each_call_do_not_fill_the_memory() -> None:
         ndd.full(large, batch_size=2)
         ndd.full(np.zeros(200, np.float32), batch_size=1000)
     assert not kept._kept
+
+
+def test_numbers_are_kept_once_for_other_numbers_of_samples() -> None:
+    kept._kept.clear()
+    for samples in (3, 4, 2, 1, 4, 9, 5, 3):
+        images = _images(samples)
+        assert torch.equal(ndd.filter(images, [[2]]).torch(), (images.torch().int() * 2).clamp(max=255).to(torch.uint8))
+    assert {batch.buffer.untyped_storage().data_ptr() for key, batch in kept._kept.items() if key[0] in (5, 9)} == {
+        batch.buffer.untyped_storage().data_ptr() for key, batch in kept._kept.items() if key[0] is None
+    }

@@ -99,6 +99,16 @@ def test_plan_serves_other_numbers_of_samples(bodies: list[str]) -> None:
     assert len(bodies) == 4  # the last is the first call with 5 samples, which is compared with those of 3
 
 
+def test_plan_with_batch_size_beside_inputs_serves_other_numbers_of_samples(bodies: list[str]) -> None:
+    for samples in (3, 3, 3, 3, 5, 2, 7, 1, 4, 3):
+        batch = images(samples, (samples, 6, 5, 3))
+        assert torch.equal(ndd.flip(batch, batch_size=samples, horizontal=1, vertical=1).torch(), batch.torch().flip(1, 2))
+    assert len(bodies) == 4
+    with pytest.raises(ValueError, match="batch_size"):
+        ndd.flip(images(0), batch_size=4, horizontal=1, vertical=1)
+    assert ndd.flip(images(0).tensors[0], batch_size=2, horizontal=1, vertical=1).batch_size == 2
+
+
 @pytest.mark.parametrize("name", ["noise.gaussian", "random_resized_crop"])
 def test_plan_of_a_random_operator_serves_other_numbers_of_samples(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     op, ran = OPERATORS[name], list[int]()

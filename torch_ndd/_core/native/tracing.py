@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whether a graph is being traced."""
 
-import torch
+from torch import compiler
 from torch._guards import detect_fake_mode
+from torch.compiler import is_dynamo_compiling
 
 
 def is_compiling() -> bool:
@@ -10,7 +11,7 @@ def is_compiling() -> bool:
 
     ``torch.compiler.is_compiling()`` is of the process: since torch 2.14 it is also true on a loader's thread while the program compiles its step.
     """
-    if torch.compiler.is_dynamo_compiling():
+    if is_dynamo_compiling():
         return True
     # torch.export without Dynamo, and what compilers call: there fake tensors stand for the inputs.
-    return torch.compiler._is_compiling_flag and detect_fake_mode() is not None
+    return compiler._is_compiling_flag and detect_fake_mode() is not None

@@ -27,6 +27,7 @@ from .planes import as_images, as_planes, image_layout, warn_about_planes
 
 TAIL = ("batch_size", "device")  # parameters that every operator has
 _OWN_ERRORS = frozenset((TypeError, ValueError, OverflowError, IndexError))
+_NOT_WRAPPED = frozenset((int, float, bool, str, list, tuple, type(None)))  # nearly all arguments: without the call of unwrap()
 _NO_SHAPES = torch.empty(0, dtype=torch.int64)  # of a dense batch in a list
 
 
@@ -129,7 +130,8 @@ def _bind(op: Operator, inputs: tuple[Any, ...], arguments: dict[str, Any]) -> t
         if isinstance(value, Batch):
             call.join(value, k)
     for name, argument in arguments.items():
-        if (value := unwrap(argument)) is not argument:
+        value = argument if call.compiling or type(argument) in _NOT_WRAPPED else unwrap(argument)
+        if value is not argument:
             arguments[name] = value
         if isinstance(value, Batch):
             call.join(value, name)
@@ -384,7 +386,8 @@ def _to_batch(call: Call, value: Operand, target: torch.device, copies: bool) ->
     # A graph cannot wait for a handle, so it gets a copy that is made when the graph runs.
     if call.compiling and value.pending is not None:
         value = value.settle()
-    call.read(value)
+    if value.pending is not None:
+        call.read(value)
     if isinstance(value, Batch):
         return value
     values = value.buffer

@@ -32,13 +32,29 @@ def keep_input(value: Any, rows: int, target: torch.device, dtype: torch.dtype |
     key = _find_key(value)
     if key is None:
         return None
-    key = (rows, target, dtype, key)
-    found = _kept.get(key)
-    if found is None and (found := _repeat(value, rows, target, dtype)) is not None:
-        if len(_kept) >= _MAX_KEPT:
-            _kept.clear()
-        _kept[key] = found
+    found = _kept.get((rows, target, dtype, key))
+    if found is None and (longest := _find_longest(key, value, rows, target, dtype)) is not None:
+        with torch.inference_mode(False):
+            found = new_batch(longest.buffer[:rows], None, longest.layout, longest.pending)
+        _store((rows, target, dtype, key), found)
     return found
+
+
+def _store(key: Any, kept: Batch) -> None:
+    if len(_kept) >= _MAX_KEPT:
+        _kept.clear()
+    _kept[key] = kept
+
+
+def _find_longest(key: Any, value: Any, rows: int, target: torch.device, dtype: torch.dtype | None) -> Batch | None:
+    """Return a kept batch of at least so many samples, the first of which are those of a call with fewer: their number often changes."""
+    longest = _kept.get((None, target, dtype, key))
+    if longest is not None and longest.batch_size >= rows:
+        return longest
+    longest = _repeat(value, rows, target, dtype)
+    if longest is not None:
+        _store((None, target, dtype, key), longest)
+    return longest
 
 
 def _find_key(value: Any) -> Any:
@@ -69,6 +85,7 @@ def _freeze(values: Sequence[Any]) -> Any:
 
 
 def _repeat(value: Any, rows: int, target: torch.device, dtype: torch.dtype | None) -> Batch | None:
+    """Return at least so many samples with the value."""
     if target.type == "cuda" and torch.cuda.is_current_stream_capturing():  # memory of a graph is the graph's
         return None
     with torch.inference_mode(False):  # later calls may be outside of it
@@ -77,8 +94,10 @@ def _repeat(value: Any, rows: int, target: torch.device, dtype: torch.dtype | No
         except (TypeError, ValueError, RuntimeError, OverflowError):
             return None  # the ordinary call raises the error
         values = tensor.buffer
-        if values.numel() * rows * values.element_size() > _MAX_REPEATED:
+        most = _MAX_REPEATED // max(1, values.numel() * values.element_size())
+        if rows > most:
             return None
+        rows = min(1 << (rows - 1).bit_length(), most)  # a later call with more samples finds them
         if dtype is not None and values.dtype != dtype:
             converted = values.to(dtype)
             if not torch.equal(converted.to(values.dtype), values):

@@ -270,7 +270,11 @@ class OperatorCalls(_Calls):
                 if (device := _find_device(argument)) is None:
                     return perform(op, inputs, arguments)
                 key += (name, device.device_type, device.device_id)
-            elif name == "batch_size" and type(argument) is int and not inputs and 0 < argument <= native.MAX_SAMPLES:
+            elif (
+                name == "batch_size"
+                and type(argument) is int
+                and (argument == operands[0].batch_size if operands else 0 < argument <= native.MAX_SAMPLES)
+            ):
                 given_rows = argument
             elif kind in PLAIN:
                 key += (name, kind, argument or str(argument))
@@ -279,7 +283,7 @@ class OperatorCalls(_Calls):
                 if kind in _SEQUENCES and operands:
                     if rows < 0:
                         rows = operands[0].batch_size
-                    for_samples = _has_rows(argument, rows)
+                    for_samples = len(argument) == rows if type(argument) is list or type(argument) is tuple else _has_rows(argument, rows)
                 # A plan takes a batch, so that calls with other numbers are repeated too.
                 if for_samples and for_each is None:
                     for_each = _name_rows(arguments, rows)
@@ -296,8 +300,9 @@ class OperatorCalls(_Calls):
                     return perform(op, inputs, arguments)
         if given_rows:
             key.append("batch_size")
-            if operands:  # which must have as many
-                key.append(given_rows)
+            if operands:
+                if operands[0].batch_size != given_rows:  # an error of the ordinary call
+                    key.append(given_rows)
                 given_rows = 0
         call_key = self._extend_key(key, operands)
         if call_key is None:

@@ -51,7 +51,7 @@ def launch_again(operation: str, values: Sequence[Any], device: torch.device, so
     if plan is None or profiler._is_profiler_enabled:  # a profile shows the names of kernels, which a plan hides
         return None
     launched = launch_in_one_call(plan.handle, device.index, values, kernel_tensors(values)[: 2 * len(values) : 2], sources)
-    return None if launched is NOT_ONE_CALL else launched
+    return None if launched is NOT_ONE_CALL or launched[0] is None else launched
 
 
 def learn(operation: str, values: Sequence[Any], device: torch.device, arguments: Sequence[Any]) -> None:

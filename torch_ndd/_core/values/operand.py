@@ -54,6 +54,7 @@ class Operand:
     _layout: str | None
     pending: Pending | None
     caller_owned: bool
+    recorded_on: int | None = None  # handle of a stream for which torch's allocator keeps the buffer
     _sample: int = SAME_SAMPLE  # the index of this sample in the pending work, or which of its samples it has
     sources: Sequence[str] = UNKNOWN  # of each sample
     holds_places: bool = False  # the bytes are places of files, which the operator opens itself

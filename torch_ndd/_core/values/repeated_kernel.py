@@ -54,7 +54,7 @@ class RepeatedKernel:
         if plan is not None:
             tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
             launched = launch_in_one_call(plan.handle, first.device.index, [operand for operand, _ in sources], tensors, UNKNOWN)
-            if launched is not None and launched is not NOT_ONE_CALL:
+            if launched is not NOT_ONE_CALL and launched[0] is not None:
                 return launched
         out = output(native.empty, first.shape, dtype, first.device)
         pending = run(self._kernel, (*arguments, out), sources, out)

@@ -253,7 +253,7 @@ class LaunchQueue:
 
 
 _interrupted: list[list[torch.cuda.Event]] = []  # events that a launch may still need
-_queues: dict[tuple[int, int], LaunchQueue] = {}  # by device and handle of the stream; kept, because another thread may be about to join one
+queues: dict[tuple[int, int], LaunchQueue] = {}  # by device and handle of the stream; kept, because another thread may be about to join one
 
 
 def join_queue(reads: Sequence[tuple[Pending, int]], external: bool) -> LaunchQueue | None:
@@ -267,7 +267,7 @@ def join_queue(reads: Sequence[tuple[Pending, int]], external: bool) -> LaunchQu
     """
     index = torch.cuda.current_device()
     handle = torch._C._cuda_getCurrentRawStream(index)
-    queue = _queues[index, handle] if is_queued(index, handle) else None
+    queue = queues[index, handle] if is_queued(index, handle) else None
     if queue is None and not reads:
         return None
     makes_now = external or thread_state.mode >= EvalMode.sync_cpu or _local.stream != (index, handle)
@@ -283,7 +283,7 @@ def join_queue(reads: Sequence[tuple[Pending, int]], external: bool) -> LaunchQu
 def queue_of(stream: torch.cuda.Stream) -> LaunchQueue:
     """Return the queue of a stream on which the program itself does not work."""
     key = (stream.device_index, stream.cuda_stream)
-    return _queues.get(key) or _queues.setdefault(key, LaunchQueue(stream))
+    return queues.get(key) or queues.setdefault(key, LaunchQueue(stream))
 
 
 def can_run_later(work: Pending) -> bool:
@@ -293,7 +293,7 @@ def can_run_later(work: Pending) -> bool:
 
 def is_queued(device: int, stream: int) -> bool:
     """Return whether launches on a stream, given by its handle, have to join its queue."""
-    queue = _queues.get((device, stream))
+    queue = queues.get((device, stream))
     return queue is not None and not queue.is_empty()
 
 
@@ -303,7 +303,7 @@ def _host_of(work: Pending) -> Pending:
 
 def _in_child() -> None:
     """Forget the queues after a fork: the parent has issued everything before it, and the child cannot use CUDA."""
-    _queues.clear()
+    queues.clear()
 
 
 os.register_at_fork(after_in_child=_in_child)
