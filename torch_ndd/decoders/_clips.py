@@ -97,8 +97,8 @@ class _Block:
         videos = np.repeat([names[path] for path in paths], counts)
         sizes = np.repeat([math.prod(shape[1:]) for shape in shapes], counts)
         wanted, places = np.concatenate(numbers), np.cumsum(sizes) - sizes
-        # By video, increasing frame numbers, and the places of each in values and in seconds. Lists: NumPy's operations take 10 us each beside a
-        # decoder, whose data fill the caches.
+        # By video, increasing frame numbers, and the places of each in values and in seconds. Lists, with which put() takes 70 us for ten frames of
+        # 128x128 beside a decoder, whose data fill the caches; NumPy's searches and differences made it 130.
         self._targets: dict[str, tuple[list[int], list[int], list[int]]] = {}
         for path, k in names.items():
             rows = np.flatnonzero(videos == k)
@@ -130,7 +130,7 @@ class _Block:
 
     def list_clips(self) -> list[Frames]:
         """Return the clips, which have been copied."""
-        if len(set(self._shapes)) == 1:  # one call, because each of torch takes 2 us
+        if len(set(self._shapes)) == 1:  # one call: 33 us for 64 clips, instead of 1.8 for each
             parts: Sequence[torch.Tensor] = self.values.view(len(self._shapes), *self._shapes[0]).unbind()
         else:
             sizes = [end - begin for begin, end in pairwise(self._begins)]
@@ -373,7 +373,7 @@ class ClipDecoder:
 def join_frames(clips: Sequence[Frames], fill: torch.Tensor, layout: str, device: torch.device = native.CPU) -> Batch:
     """Join the frames of clips to a batch on their device: their block, or copies. ``layout`` is ``FHWC``, or ``HWC`` for clips of one frame."""
     shapes, filling = [], fill.numpy()
-    is_filled = (np.concatenate([clip.numbers for clip in clips]) < 0).any()  # of all together: NumPy takes 2 us for those of one
+    is_filled = (np.concatenate([clip.numbers for clip in clips]) < 0).any()  # of all together: 7 us for 64 clips, instead of 1.1 for each
     for clip in clips:
         if isinstance(clip.pixels, torch.Tensor):
             size = clip.pixels.shape[1:]
