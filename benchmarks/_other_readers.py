@@ -67,7 +67,8 @@ def load_others(kind: str, data: Containers, workers: int, joins: bool = False) 
     """Yield batches of torch's DataLoader over a data set of this kind; samples stay a list, but for HuggingFace its own form.
 
     With ``joins`` they become one tensor, as torch_ndd's and DALI's do: the loader copies each a second time. Without, readers.Video is behind by
-    CPU time: torchcodec takes no memory for its frames, so that they are copied to the batch, 12.6 MB here.
+    CPU time: torchcodec takes no memory for its frames, and a batch is one buffer, which kernels take, so that they are copied to it, 12.6 MB here.
+    Of 25.2 ms on one CPU, with clocks around each part, that takes 2.1, torchcodec 20.6 and the rest 2.5, while this one takes 18.8 to 19.8.
     """
     torch.set_num_threads(data.threads)
     dataset: Any

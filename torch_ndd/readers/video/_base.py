@@ -140,10 +140,6 @@ class VideoReader(ThreadedReader):
         assert self._index is not None
         return self._index.source(sample)
 
-    def _clip(self, sample: int) -> Clip:
-        assert self._index is not None
-        return Clip(self._index.listed[self._index.video[sample]].path, partial(WeakCall(self._choose), sample))  # the reader holds the request
-
     def _choose(self, sample: int, video: VideoFacts) -> np.ndarray:
         """Return the frame numbers of a sequence; -1 for filled ones."""
         index = self._index
@@ -157,7 +153,11 @@ class VideoReader(ThreadedReader):
         return numbers if last < end else padded_frames(numbers, end, self._pad_mode)
 
     def start(self, samples: np.ndarray) -> ClipRequest:
-        return self._clips.start([self._clip(sample) for sample in samples.tolist()], self._pool())
+        index = self._index
+        assert index is not None
+        choose, videos = WeakCall(self._choose), index.video[samples].tolist()  # the reader holds the request
+        clips = [Clip(index.listed[video].path, partial(choose, sample)) for video, sample in zip(videos, samples.tolist(), strict=True)]
+        return self._clips.start(clips, self._pool())
 
     def _other_outputs(self, samples: np.ndarray, clips: Sequence[Frames]) -> list[Batch]:
         """Return the batches that follow the frames."""
