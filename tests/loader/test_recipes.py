@@ -141,6 +141,6 @@ def test_other_attributes_are_as_missing_as_usual() -> None:
     loader = ndd.DataLoader(list(range(8)), batch_size=2)
     assert not hasattr(loader, "batch_sampler")
     assert not hasattr(loader, "num_workers")
-    with pytest.raises(AttributeError, match=r"^'DataLoader'' object has no attribute 'prefetchh'") as found:
+    with pytest.raises(AttributeError, match=r"^'DataLoader' object has no attribute 'prefetchh'") as found:
         _ = loader.prefetchh  # type: ignore[attr-defined]
     assert found.value.name == "prefetchh"
