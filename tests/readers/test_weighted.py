@@ -4,7 +4,7 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -185,16 +185,3 @@ def test_many_weights() -> None:
     weights[[5, 10_000_000, 19_999_999]] = [1, 2, 1]
     order = Weighted(Numbers(len(weights)), weights=weights).list_order(0, 0, 4096)
     assert set(order.tolist()) == {5, 10_000_000, 19_999_999}
-
-
-class Pair(NamedTuple):
-    a: int
-    b: torch.Tensor
-
-
-@pytest.mark.parametrize("item", [7, (7, 1.5), Pair(7, torch.ones(2)), {"a": 7, "b": [7, "text"]}, "text"], ids=str)
-def test_items_keep_the_containers_that_a_loader_of_the_data_set_gives_them(item: Any) -> None:
-    (found,) = ndd.DataLoader(ndd.readers.Weighted([item] * 3, weights=[1, 2, 3]), batch_size=3)
-    (expected,) = ndd.DataLoader([item] * 3, batch_size=3)
-    assert type(found) is type(expected)
-    assert str(found) == str(expected)

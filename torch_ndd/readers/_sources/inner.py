@@ -149,12 +149,6 @@ class InnerSource:
             outputs = self.reader.finish(request, samples)
         return self.apply_functions(outputs, len(samples))
 
-    def finish_alone(self, request: Any, samples: np.ndarray) -> Any:
-        """Return what :meth:`finish` does; without functions in the containers of the data set, as the only source of a batch can."""
-        with self._apply_limits():
-            outputs = self.reader.finish(request, samples)
-        return outputs if isinstance(outputs, tuple) and not self._functions else self.apply_functions(outputs, len(samples))
-
     def read(self, samples: np.ndarray) -> Any:
         """Read samples and return what :meth:`finish` returns."""
         with self._apply_limits():
