@@ -31,15 +31,17 @@ def has_process_group() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
-def warn_of_equal_ranks() -> None:
-    """Warn, in a training of several processes, that each of them reads all samples."""
-    if has_process_group() and torch.distributed.get_world_size() > 1:
-        warnings.warn(
-            f"DataLoader: shuffle=True without num_shards: each of the {torch.distributed.get_world_size()} processes of torch.distributed reads all "
-            "samples; divide them with **ndd.distributed.shard(), or give num_shards=1 if all should read the same",
-            UserWarning,
-            stacklevel=3,
-        )
+def warn_of_equal_ranks() -> bool:
+    """Warn, in a training of several processes, that each of them reads all samples. Return whether it is one."""
+    if not has_process_group() or torch.distributed.get_world_size() == 1:
+        return False
+    warnings.warn(
+        f"DataLoader: without num_shards each of the {torch.distributed.get_world_size()} processes of torch.distributed trains on all samples; "
+        "divide them with **ndd.distributed.shard(), of which a reader takes the arguments itself, or give num_shards=1 if all should read the same",
+        UserWarning,
+        stacklevel=3,
+    )
+    return True
 
 
 def shard(mesh: "DeviceMesh | None" = None) -> Shard:

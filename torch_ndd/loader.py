@@ -10,7 +10,7 @@ from concurrent.futures import CancelledError, Future
 from contextlib import nullcontext
 from functools import cached_property, partial
 from types import CoroutineType, GeneratorType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -34,7 +34,7 @@ from .batches import Batches
 from .batches._source import BatchSource, Plan, Planned
 from .distributed import has_process_group, warn_of_equal_ranks
 from .readers import Reader
-from .readers._sources.choice import OfTorch, reader_of
+from .readers._sources.choice import OfTorch, missing_attribute, reader_of
 from .readers._sources.streams import Stream
 from .readers._summary import brief
 from .readers.dataset import Collated
@@ -197,8 +197,9 @@ class DataLoader:
         shard = {name: options.pop(name) for name in ("shard_id", "num_shards") if name in options} if batches is not None else {}
         self.reader: Reader | Stream | BatchSource
         self.reader, self._before = reader_of(reader, torch_arguments, options)
-        if shuffle and sampler is None and not {"shard_id", "num_shards"} & {*options, *shard}:
-            warn_of_equal_ranks()
+        repeats = (shuffle and sampler is None) or (isinstance(self.reader, Reader) and self.reader.repeats_on_ranks)
+        # Whether to warn, once. Processes may join each other between this and the first loop.
+        self._warns = bool(repeats) and not {"shard_id", "num_shards"} & {*options, *shard} and not warn_of_equal_ranks()
         if batches is not None:
             for name, other in (("batch_size", batch_size is not None), ("drop_last", drop_last)):
                 if other:
@@ -228,7 +229,13 @@ class DataLoader:
         self._balance = HandOver()
 
     def __iter__(self) -> Iterator[Any]:
+        self._warns = self._warns and not warn_of_equal_ranks()
         return _Loop(self)
+
+    if not TYPE_CHECKING:  # which would find no misspelled attribute
+
+        def __getattr__(self, name: str) -> Any:
+            raise missing_attribute(self, name)
 
     def _begin(self, loop: "_Loop") -> Iterator[Any]:
         """End the running loop, and return the batches of the reader for another one."""

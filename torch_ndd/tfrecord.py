@@ -82,5 +82,6 @@ def _feature(shape: Sequence[int], dtype: int, default_value: Any, has_shape: bo
         raise RuntimeError(f"the type of a feature must be tfrecord.int64, tfrecord.float32 or tfrecord.string, got {dtype!r}")
     fits = {int64: isinstance(default_value, int), float32: isinstance(default_value, int | float), string: isinstance(default_value, str | bytes)}
     if not fits[dtype]:
-        raise TypeError(f"the default value of an {_KINDS[dtype]} feature is {default_value!r}")
+        wanted = "a text or bytes" if dtype == string else f"one number, {_KINDS[dtype]}, for all elements"
+        raise TypeError(f"the default value of a feature must be {wanted}, got {default_value!r:.200}")
     return Feature(extents, operator.index(dtype), default_value, has_shape)

@@ -168,6 +168,7 @@ def test_windows_follow_the_generator() -> None:
         ({"windows": np.ones((3, 2, 4), np.int64)}, r"\(3, 1, 4\)"),
         ({"windows": [[[0, 0, 1, 1]], [[0, 0]], [[0, 0, 1, 1]]]}, "windows must be"),
         ({"sizes": [0]}, "size"),
+        ({"sizes": [], "windows": np.ones((3, 0, 4), np.int64)}, r"sizes must be a list with the size of each window, got \[\]"),
         ({"sizes": [[4, 4, 4]]}, "size"),
         ({"rule": "nearest"}, "rule"),
     ],

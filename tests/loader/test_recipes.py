@@ -127,3 +127,20 @@ def test_hugging_face(files: list[Path], tmp_path: Path, reference_batches: list
     assert train() == reference_batches
     for step in (1, 5, 6, 7, 11, 12, 17):
         assert train(tmp_path / f"out/checkpoint-{step}") == reference_batches[step:], f"resumed after step {step}"
+
+
+@pytest.mark.parametrize("kind", ["data set", "reader"])
+def test_skipping_batches_as_the_trainer_does_says_how_to_resume(kind: str) -> None:
+    accelerate = pytest.importorskip("accelerate")
+    data: Any = list(range(8)) if kind == "data set" else ndd.readers.Dataset(list(range(8)))
+    with pytest.raises((AttributeError, RuntimeError), match=r"accelerate\.skip_first_batches.*load_state_dict\(saved\).*ignore_data_skip=True"):
+        accelerate.skip_first_batches(ndd.DataLoader(data, batch_size=2), 1)
+
+
+def test_other_attributes_are_as_missing_as_usual() -> None:
+    loader = ndd.DataLoader(list(range(8)), batch_size=2)
+    assert not hasattr(loader, "batch_sampler")
+    assert not hasattr(loader, "num_workers")
+    with pytest.raises(AttributeError, match=r"^'DataLoader' object has no attribute 'prefetchh'") as found:
+        _ = loader.prefetchh  # type: ignore[attr-defined]
+    assert found.value.name == "prefetchh"

@@ -111,6 +111,7 @@ def test_pickled_reader_reads(photographs: Any) -> None:
     ("make", "error", "message"),
     [
         (lambda data: HuggingFace(dataset=[1]), TypeError, "must be a data set of Hugging Face datasets, got list"),
+        (lambda data: HuggingFace(data), TypeError, r"(?s)'max_batch_size' must be int \| None, got Dataset.*; give the data by name: dataset="),
         (lambda data: HuggingFace(dataset={"train": data}), TypeError, r"dataset has several splits; choose one: dataset\['train'\]"),
         (lambda data: HuggingFace(dataset=data.to_iterable_dataset()), TypeError, "use readers.HuggingFaceStream"),
         (lambda data: HuggingFaceStream(data), TypeError, "use readers.HuggingFace"),

@@ -115,6 +115,9 @@ def test_delta_timestamps_must_be_multiples_of_the_time_between_frames(root: Pat
     )
     with pytest.raises(ValueError, match=message):
         ndd.readers.LeRobot(path=root, delta_timestamps={"action": [0, 0.15]}).scan()
+    for seconds in (["a"], [[0], [0, 0.1]], 0.1, [], [float("nan")]):
+        with pytest.raises(ValueError, match=r"readers\.LeRobot: delta_timestamps of 'action' must be a list of seconds that is not empty, got "):
+            ndd.readers.LeRobot(path=root, delta_timestamps={"action": seconds})
     assert ndd.readers.LeRobot(path=root, delta_timestamps={"action": [0.10009]}).scan() == 20
     assert ndd.readers.LeRobot(path=root, delta_timestamps={"action": [0.15]}, tolerance_s=0.06).scan() == 20
 

@@ -231,7 +231,7 @@ def test_a_million_entries_of_one_file(tars: Path) -> None:
 
 def test_names_in_archives_that_do_not_fit(tars: Path) -> None:
     entries = [make_entry(0), make_entry(99), make_entry(4), make_entry(3, shard_id=0), make_entry(3, shard_id=1)]
-    with pytest.raises(RuntimeError, match=r"readers\.NemoAsr: sample 1 .*there is no file 's99\.x' in tar_paths"):
+    with pytest.raises(RuntimeError, match=r"readers\.NemoAsr: sample 1 \([^:]*s99\.x\.\w+\): there is no file 's99\.x' in tar_paths"):
         read_tarred(tars, *entries)
     assert read_tarred(tars, *entries, on_error="skip", batch_size=3) == [(0, 800, "0"), (4000, 800, "4"), (3000, 800, "3")]
     write_tar(tars / "audio_1.tar", {"a/s4.x.flac": ramp(0), "b/s4.x.flac": ramp(1), "s0.x.flac": ramp(2)})
@@ -247,6 +247,8 @@ def test_manifests_of_other_shards_are_rejected(tars: Path) -> None:
     paths = [tars / f"m{k}.json" for k in range(3)]
     for path in paths:
         path.write_text(json.dumps(make_entry(0)))
+    with pytest.raises(ValueError, match=r"readers\.NemoAsr: tar_paths is an empty list"):
+        ndd.readers.NemoAsr(manifest_filepaths=paths[0], tar_paths=[]).scan()
     with pytest.raises(ValueError, match="there are 3 manifests for 2 tar_paths"):
         ndd.readers.NemoAsr(manifest_filepaths=paths, tar_paths=f"{tars}/audio_{{0..1}}.tar").scan()
 

@@ -178,8 +178,14 @@ def test_bad_arguments_are_rejected(path: Path) -> None:
     ):
         with pytest.raises(RuntimeError, match=message):
             next(ndd.readers.TFRecord(**{"path": path, "features": {"label": LABEL}, **options}).next_epoch())
-    for mistake in (([-1], tf.int64, 0), ([1], tf.int64, "a"), ([1], tf.string, 1), ([1], tf.int64, None)):
-        with pytest.raises(TypeError):
+    for mistake, message in (
+        (([-1], tf.int64, 0), "negative extents"),
+        (([2], tf.int64, [1, 2]), r"must be one number, int64, for all elements, got \[1, 2\]"),
+        (([1], tf.float32, "a"), "must be one number, float32"),
+        (([1], tf.string, 1), "must be a text or bytes, got 1"),
+        (([1], tf.int64, None), "got None"),
+    ):
+        with pytest.raises(TypeError, match=message):
             tf.FixedLenFeature(*mistake)
     with pytest.raises(RuntimeError, match="type of a feature"):
         tf.FixedLenFeature([1], 7, 0)

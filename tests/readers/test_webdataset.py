@@ -285,6 +285,12 @@ def test_indices_that_lie(path: Path) -> None:
     assert "this part ends at byte 100000001023" in reader.errors[0].reason
 
 
+def test_a_missing_component_is_named(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", [("1.jpg", b"J"), ("1.cls", b"1"), ("2.jpg", b"J"), ("2.txt", b"2")])
+    with pytest.raises(RuntimeError, match=r'a\.tar": sample 1 has no file for the output \'cls;json\''):
+        read(["jpg", "cls;json"], path, missing_component_behavior="error")
+
+
 def test_bad_arguments_are_rejected(path: Path) -> None:
     for options, message in (
         ({"ext": []}, "ext is empty"),

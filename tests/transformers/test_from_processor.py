@@ -195,7 +195,7 @@ def test_several_images_of_a_sample() -> None:
     for processor in (transformers.LlavaOnevisionImageProcessor(), transformers.Idefics3ImageProcessor(**SMALL_TILES)):
         found = from_processor(processor)(batch, counts=[2, 1, 2])
         compare_outputs("nested", processor(nested, return_tensors="pt"), found)
-        for counts in ([2, 1], [6, -1]):
+        for counts in ([2, 1], [6, -1], "x", 5):
             with pytest.raises(ValueError, match="counts"):
                 from_processor(processor, check=False)(batch, counts=counts)
 

@@ -140,7 +140,7 @@ def multi_crop(
     check_choice(op, "rule", rule, _RULES, ValueError)
     batch, single = _as_images(op, images, device)
     axis = image_axes(op, batch)[0]
-    if not isinstance(sizes, Sequence) or isinstance(sizes, str):
+    if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not sizes:
         raise ValueError(f"{op}: sizes must be a list with the size of each window, got {sizes!r:.200}")
     targets = [as_sides(op, "each of sizes", size, MAX_SIDE) for size in sizes]
     table = _as_windows(op, windows, batch.batch_size, len(targets), single)

@@ -2,6 +2,7 @@
 """SpecAugment (Park et al., 2019) for batches of features of different lengths."""
 
 import math
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -128,5 +129,5 @@ def _check(op: str, time_warp: Any, freq_masks: Any, time_masks: Any, max_time_f
         if not isinstance(masks[0], int) or masks[0] > MAX_MASKS:
             raise ValueError(f"{op}: {name} must have a whole number of masks up to {MAX_MASKS}, got {masks[0]}")
     for name, value in (("max_time_fraction", max_time_fraction), ("p", p)):
-        if not 0 <= value <= 1:
+        if not isinstance(value, Real) or not 0 <= value <= 1:
             raise ValueError(f"{op}: {name} must be from 0 to 1, got {value!r}")

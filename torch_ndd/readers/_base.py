@@ -35,8 +35,7 @@ from ._state import ReaderState, State, decode_state, encode_state
 _NO_CONTEXT = nullcontext()
 MAX_AHEAD = 1000  # batches
 MAX_PASSES = 10_000  # that one batch may span: searching them takes half a second
-# A damaged disk may yield millions of bad samples; only the latest are kept.
-MAX_ERRORS = 10_000
+MAX_ERRORS = 10_000  # the latest are kept: a damaged disk may yield millions of bad samples
 
 
 class Reader(SampleSource):
@@ -48,8 +47,8 @@ class Reader(SampleSource):
     ``torch.utils.data.DataLoader`` take turns with the batches.
     """
 
-    # The keyword options that __init__ accepts; __init_subclass__ finds them in its annotations.
-    _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)
+    _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)  # of __init__; __init_subclass__ finds them
+    _is_for_training: ClassVar[bool] = False  # whatever its order
     _needs: Mapping[str, str | bytes | None] = {}  # paths that must exist, by argument
 
     def __init__(self, max_batch_size: int | None, device: DeviceLike, options: Mapping[str, Any]) -> None:
@@ -73,6 +72,7 @@ class Reader(SampleSource):
         self._pad_shards = bool(options.get("pad_shards"))
         self._random_shuffle = bool(options.get("random_shuffle"))
         self._shuffle_after_epoch = bool(options.get("shuffle_after_epoch"))
+        self.repeats_on_ranks = options.get("num_shards") is None and (self._random_shuffle or self._shuffle_after_epoch or self._is_for_training)
         self._depth = self._read_int(options, "prefetch_queue_depth", 1)
         self._checkpointing = bool(options.get("enable_checkpointing"))
         self._captured = False  # by next_epoch(capture=True)

@@ -110,6 +110,7 @@ def with_options(init: Callable[..., Any]) -> tuple[list[inspect.Parameter], fro
 
 # Checking all of a million paths would take seconds; a bad element beyond these is found when it is used.
 MAX_CHECKED_ELEMENTS = 16
+_DATA = ("annotations_file", "dataset", "file_list", "file_root", "filenames", "files", "manifest_filepaths", "path", "paths")
 
 
 def check_arguments(op: str, parameters: Collection[inspect.Parameter], arguments: Mapping[str, Any]) -> None:
@@ -120,7 +121,10 @@ def check_arguments(op: str, parameters: Collection[inspect.Parameter], argument
             continue
         # Users see `Sequence[str]`, not the module that defines it.
         wanted = re.sub(r"(collections\.abc|torch_ndd)\.(_?[a-z]\w*\.)*", "", inspect.formatannotation(parameter.annotation))
-        raise TypeError(f"{op}: argument {parameter.name!r} must be {wanted}, got {value!r}")
+        # As in DALI the batch size comes first, where programs for other libraries have the data.
+        data = [other.name for other in parameters if other.name in _DATA] if parameter.name == "max_batch_size" else []
+        hint = f"; give the data by name: {' or '.join(f'{name}=' for name in data)}" if data else ""
+        raise TypeError(f"{op}: argument {parameter.name!r} must be {wanted}, got {value!r:.200}{hint}")
 
 
 def check_init_arguments(init: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:

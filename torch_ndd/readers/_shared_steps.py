@@ -156,6 +156,7 @@ COMMON = {
 class SharedSteps(Reader):
     """Base class of readers with a :class:`StepOrder`. A bad sample changes no position: what follows is read as if it were good."""
 
+    _is_for_training = True
     _order: StepOrder | None
     _short = False  # the step before was the incomplete one at the end of an epoch
 

@@ -37,7 +37,10 @@ def join(parts: Sequence[Any]) -> Batch:
 
 def check_counts(images: Batch, counts: Iterable[Any]) -> list[int]:
     """Return the numbers of images of the samples. Raise ValueError unless they add up to the batch, and none is negative."""
-    numbers = [int(count) for count in counts]
+    try:
+        numbers = [int(count) for count in counts]
+    except (TypeError, ValueError):
+        raise ValueError(f"from_processor: counts must be the number of images of each sample, got {counts!r:.200}") from None
     if sum(numbers) != images.batch_size or min(numbers, default=0) < 0:
         raise ValueError(f"from_processor: counts={numbers!r:.200} are not those of {images.batch_size} images")
     return numbers

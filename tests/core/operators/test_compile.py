@@ -121,6 +121,25 @@ def test_graphs_with_dynamic_true(name: str) -> None:
         torch.testing.assert_close(compiled(batch).torch(), expected, rtol=1e-4, atol=1)
 
 
+RAGGED_AXES: dict[str, Any] = {
+    "slice": lambda images: ndd.slice(images, start=[2, 3], shape=[10, 12], axes=[0, -2]),
+    "erase": lambda images: ndd.erase(images, anchor=[2, 3], shape=[4, 5], axes=[0, 1]),
+    "tensor_resize": lambda images: ndd.tensor_resize(images, sizes=[10, 12], axes=[0, 1]),
+    "slice of a result": lambda images: ndd.slice(ndd.transpose(images, perm=[1, 0, 2]), rel_start=[0.1], axes=[1]),
+}
+
+
+@pytest.mark.parametrize("name", RAGGED_AXES)
+def test_axes_of_ragged_batches_with_dynamic_true(name: str) -> None:
+    """The number of dimensions is a constant there, although the table of shapes has symbols as its own."""
+    call = RAGGED_AXES[name]
+    compiled = torch.compile(call, fullgraph=True, dynamic=True, backend="eager")
+    for count, height in ((2, 20), (3, 24), (4, 33)):
+        batch = ndd.batch([torch.randint(0, 256, (height + k, 30, 3), dtype=torch.uint8) for k in range(count)], layout="HWC")
+        for result, expected in zip(compiled(batch).tensors, call(batch).tensors, strict=True):
+            torch.testing.assert_close(result.torch(), expected.torch(), rtol=0, atol=1)
+
+
 def test_another_thread_calls_operators_while_this_one_compiles() -> None:
     """As a loader's function does while the program compiles its step: ``torch.compiler.is_compiling()`` is of the process."""
     images = ndd.batch([torch.full((20, 30, 3), 7, dtype=torch.uint8)] * 2, layout="HWC")

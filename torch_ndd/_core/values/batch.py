@@ -79,7 +79,10 @@ class Batch(Arithmetic):
     @property
     def ndim(self) -> int:
         """Number of dimensions of a sample."""
-        return self.buffer.dim() - 1 if self.ragged_shapes is None else self.ragged_shapes.shape[1]
+        if self.ragged_shapes is None:
+            return self.buffer.dim() - 1
+        # In a graph with dynamic=True the shape of the table is a symbol, which cannot be an index of a layout.
+        return self.ragged_shapes.shape[1] if self.shared_extents is None else len(self.shared_extents)
 
     def shared_extent(self, axis: int) -> int | None:
         """Return the extent that all samples share along an axis, or None if they differ, or if it is unknown before a compiled graph runs."""

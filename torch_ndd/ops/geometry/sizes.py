@@ -2,6 +2,7 @@
 """Sizes of images by the rules of vision-language models, from heights and widths alone."""
 
 from collections.abc import Sequence
+from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -62,16 +63,16 @@ def budget(
     """
     op = "sizes.budget"
     require_positive(op, multiple_of=multiple_of, temporal=temporal)
+    if not isinstance(min_pixels, Integral) or min_pixels < 0:
+        raise ValueError(f"{op}: min_pixels must be a whole number that is not negative, got {min_pixels!r}")
+    if not isinstance(max_aspect, Real) or not max_aspect >= 1:
+        raise ValueError(f"{op}: max_aspect must be a number of at least 1, got {max_aspect!r}")
     if max_pixels is not None:
         require_positive(op, max_pixels=max_pixels)
         if max_pixels < min_pixels:
             raise ValueError(f"{op}: max_pixels={max_pixels} is less than min_pixels={min_pixels}")
     elif fill:
         raise ValueError(f"{op}: fill=True needs max_pixels")
-    if min_pixels < 0:
-        raise ValueError(f"{op}: min_pixels must not be negative, got {min_pixels}")
-    if not max_aspect >= 1:
-        raise ValueError(f"{op}: max_aspect must be at least 1, got {max_aspect}")
     table, single = extents_table(op, extents)
     counts = None if frames is None else _integers(op, "frames", frames, len(table))
     out = torch.empty_like(table)
@@ -104,8 +105,8 @@ def patches(extents: Any, /, *, patch_size: int | Sequence[int], max_patches: in
     op = "sizes.patches"
     height, width = as_sides(op, "patch_size", patch_size)
     require_positive(op, max_patches=max_patches)
-    if max_ratio is not None and not max_ratio > 0:
-        raise ValueError(f"{op}: max_ratio must be positive, got {max_ratio}")
+    if max_ratio is not None and not (isinstance(max_ratio, Real) and max_ratio > 0):
+        raise ValueError(f"{op}: max_ratio must be a positive number, got {max_ratio!r}")
     table, single = extents_table(op, extents)
     out = torch.empty_like(table)
     run(_patches, (table, height, width, int(max_patches), -1.0 if max_ratio is None else float(max_ratio), out), [], out)
@@ -240,7 +241,10 @@ def _result(sizes: torch.Tensor, single: bool) -> Any:
 def _integers(op: str, name: str, value: Any, count: int) -> torch.Tensor:
     """Return an argument as int64 (1) or (count)."""
     value = unwrap(value)
-    numbers = value.torch() if isinstance(value, Tensor | Batch) else torch.as_tensor(value)
+    try:
+        numbers = value.torch() if isinstance(value, Tensor | Batch) else torch.as_tensor(value)
+    except (TypeError, ValueError):  # of a text, or of lists of several lengths
+        numbers = torch.empty(0, dtype=torch.float32)
     numbers = numbers.cpu().reshape(-1)
     if numbers.is_floating_point() or len(numbers) not in (1, count):
         raise ValueError(f"{op}: {name} must be an integer, or one for each of the {count} samples, got {value!r:.200}")

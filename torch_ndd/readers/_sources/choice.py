@@ -72,6 +72,18 @@ _OPTIONS = frozenset(LoaderOptions.__annotations__)
 _OF_LOADER = ("batch_size", "prefetch", "device", "drop_last", "prefetch_bytes", "pin_memory", "return_paths")
 
 
+def missing_attribute(loader: Any, name: str) -> Exception:
+    """Return the error for an attribute that a loader does not have."""
+    if name not in ("batch_sampler", "prefetch_factor"):
+        return AttributeError(f"{type(loader).__name__!r} object has no attribute {name!r}", name=name, obj=loader)
+    message = (
+        f"DataLoader: {name} belongs to torch's loader, as which accelerate.skip_first_batches would read the data, without fn; resume with "
+        "load_state_dict(saved) in its place, and a transformers.Trainer with ignore_data_skip=True"
+    )
+    # accelerate reads prefetch_factor with a default, which it would take in place of an AttributeError.
+    return AttributeError(message) if name == "batch_sampler" else RuntimeError(message)
+
+
 def reader_of(source: Any, arguments: OfTorch, options: Mapping[str, Any]) -> Chosen:
     """Choose a reader or stream for a source.
 

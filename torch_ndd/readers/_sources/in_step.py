@@ -65,7 +65,7 @@ class InStep(Reader):
         super().__init__(first.max_batch_size, "cpu", {})
         self._op, self._brief = "readers in step", brief(readers)
         # This reader steps like the first one; the parts are only asked for samples by number.
-        for attribute in (*_SAME, "_url_limits", "_state"):
+        for attribute in (*_SAME, "repeats_on_ranks", "_url_limits", "_state"):
             setattr(self, attribute, getattr(first, attribute))
         self._parts, self._named = parts, isinstance(readers, Mapping)
         self._waits = Waits(list(parts))

@@ -272,6 +272,10 @@ def gather_rows(tensor: torch.Tensor, index: np.ndarray, out: torch.Tensor) -> t
     return torch.index_select(tensor, 0, torch.from_numpy(index), out=out)
 
 
+def _part(where: str) -> str:
+    return f"DataLoader: {f'part {where} of the items' if where else 'the items'}"
+
+
 def collate(items: Sequence[Any], where: str = "") -> Any:
     """Collate the items of a batch into one structure of Batches; values that are not tensors stay as they are, in a list or a tuple."""
     first = items[0]
@@ -283,14 +287,14 @@ def collate(items: Sequence[Any], where: str = "") -> Any:
     if isinstance(first, Mapping):
         for item in items:
             if not isinstance(item, Mapping) or item.keys() != first.keys():
-                raise ValueError(f"{where or 'the items'} of one batch must have the same keys, {list(first)}, got {item!r:.200}")
+                raise ValueError(f"{_part(where)} of one batch must have the same keys, {list(first)}, got {item!r:.200}")
         return with_entries(first, {key: collate([item[key] for item in items], f"{where}[{key!r}]") for key in first})
     if isinstance(first, Sequence):
         for item in () if _has_type(items, type(first)) and set(map(len, items)) == {len(first)} else items:
             if not isinstance(item, Sequence) or isinstance(item, str | bytes) or len(item) != len(first):
                 what = f"one with {len(item)}" if isinstance(item, Sequence) else f"one {type(item).__name__}"
                 raise ValueError(
-                    f"{where or 'the items'} of one batch must have the same number of parts, got one with {len(first)} and {what}; "
+                    f"{_part(where)} of one batch must have the same number of parts, got one with {len(first)} and {what}; "
                     "an array or a tensor may have any shape, and a collate_fn may do anything"
                 )
         parts = [collate(column, f"{where}[{k}]") for k, column in enumerate(zip(*items, strict=True))]
@@ -299,7 +303,7 @@ def collate(items: Sequence[Any], where: str = "") -> Any:
     if is_dataclass(first):
         for item in items:
             if type(item) is not type(first):
-                raise TypeError(f"{where or 'the items'} of one batch must have one type, got {type(first).__name__} and {type(item).__name__}")
+                raise TypeError(f"{_part(where)} of one batch must have one type, got {type(first).__name__} and {type(item).__name__}")
         rows = [fields_of(item) for item in items]
         return with_fields(first, {name: collate([row[name] for row in rows], f"{where}.{name}") for name in rows[0]})
     return _column(items, where)
@@ -321,7 +325,7 @@ def _column(values: Any, where: str) -> Any:
         kinds, values = {"array"}, [value if isinstance(value, np.ndarray | torch.Tensor) else np.asarray(value) for value in values]
     if len(kinds) > 1:
         found = " and ".join(sorted({type(value).__name__ for value in values}))
-        raise TypeError(f"{where or 'the items'} of one batch must have one type, got {found}")
+        raise TypeError(f"{_part(where)} of one batch must have one type, got {found}")
     kind = kinds.pop()
     if kind == "file":
         files = pack_samples([np.frombuffer(value.content, np.uint8) for value in values])
@@ -357,7 +361,7 @@ def _batch_of_arrays(values: Sequence[Any], where: str) -> Any:
         if isinstance(value, torch.Tensor):
             if value.requires_grad or value.layout != torch.strided or value.is_nested:
                 wrong = "requires grad; return it detached" if value.requires_grad else f"has the memory layout {value.layout}; return it dense"
-                raise TypeError(f"{where or 'the items'}: a tensor {wrong}, or give a collate_fn")
+                raise TypeError(f"{_part(where)}: a tensor {wrong}, or give a collate_fn")
         elif value.dtype.type in _LONG:
             raise _no_tensor_type(value.dtype, where)
     if not _has_type(values, torch.Tensor):
@@ -367,6 +371,8 @@ def _batch_of_arrays(values: Sequence[Any], where: str) -> Any:
         tensors = [torch.from_numpy(np.require(value, requirements=["C", "W"])) if isinstance(value, np.ndarray) else value for value in values]
         common = reduce(torch.promote_types, [tensor.dtype for tensor in tensors])
         values = [tensor.to(common) for tensor in tensors]
+    if len(dimensions := {value.ndim for value in values}) > 1:
+        raise RuntimeError(f"{_part(where)} of one batch must have one number of dimensions, got {' and '.join(map(str, sorted(dimensions)))}")
     return _with_type(pack_samples(values, _LAYOUTS.get(type(first).__name__) if isinstance(first, torch.Tensor) else None), typed)
 
 
@@ -391,7 +397,7 @@ def _numbers(values: Sequence[Any], where: str) -> torch.Tensor:
         # default_collate makes float64 of Python floats; torch.tensor would use the default dtype.
         return torch.tensor(values, dtype=torch.float64 if isinstance(first, float) else torch.complex128 if isinstance(first, complex) else None)
     except (OverflowError, RuntimeError, ValueError):
-        raise OverflowError(f"{where or 'the items'}: a number is out of range for int64, got {values!r:.200}") from None
+        raise OverflowError(f"{_part(where)}: a number is out of range for int64, got {values!r:.200}") from None
 
 
 def _has_type(values: Sequence[Any], kind: type) -> bool:
@@ -420,7 +426,7 @@ _COLLATE_ARRAYS = default_collate_fn_map[np.ndarray]  # torch's function, which 
 
 
 def _no_tensor_type(dtype: np.dtype[Any], where: str) -> TypeError:
-    return TypeError(f"{where or 'the items'}: no tensor has the type {dtype}; convert it in the data set (astype, tolist), or give a collate_fn")
+    return TypeError(f"{_part(where)}: no tensor has the type {dtype}; convert it in the data set (astype, tolist), or give a collate_fn")
 
 
 _LAYOUTS = {"Image": "CHW", "Video": "FCHW"}  # of torchvision's tv_tensors

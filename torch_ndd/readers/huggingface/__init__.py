@@ -62,7 +62,7 @@ class HuggingFace(BatchThreadsReader):
         self._columns = [columns] if isinstance(columns, str) else columns
         # `columns` of set_format() choose; all other properties of a format concern the conversion, which is done here.
         self._dataset = dataset.with_format("arrow", columns=dataset.format["columns"])
-        self._brief = repr(dataset.builder_name or "a data set")
+        self._brief = repr(dataset.builder_name) if dataset.builder_name else "the data set"
         self._selected: list[Column] = []
 
     @override

@@ -116,10 +116,7 @@ class LeRobot(ThreadedReader):
         self._target = find_target("readers.LeRobot", device)
         super().__init__(max_batch_size, "cpu", loader)
         self._root = os.fspath(path)
-        self._deltas = {key: np.asarray(seconds, np.float64) for key, seconds in (delta_timestamps or {}).items()}
-        for key, seconds in self._deltas.items():
-            if seconds.ndim != 1 or not len(seconds) or not np.isfinite(seconds).all():
-                raise ValueError(f"{self._op}: delta_timestamps of {key!r} must be a list of seconds that is not empty, got {seconds.tolist()}")
+        self._deltas = {key: self._as_seconds(key, seconds) for key, seconds in (delta_timestamps or {}).items()}
         for argument, value in (("tolerance_s", tolerance_s), ("drop_first", drop_first), ("drop_last", drop_last)):
             if not value >= 0:
                 raise ValueError(f"{self._op}: {argument} must not be negative, got {value}")
@@ -131,6 +128,16 @@ class LeRobot(ThreadedReader):
         if self._target.type == "cuda":
             self._max_threads = MAX_GPU_THREADS
         self._data: _DataSet | None = None
+
+    def _as_seconds(self, feature: str, value: Any) -> np.ndarray:
+        """Return seconds of ``delta_timestamps`` as float64 (number of frames)."""
+        try:
+            seconds = np.asarray(value, np.float64)
+        except (TypeError, ValueError):  # of texts, or of lists of several lengths
+            seconds = np.empty(0)
+        if seconds.ndim != 1 or not len(seconds) or not np.isfinite(seconds).all():
+            raise ValueError(f"{self._op}: delta_timestamps of {feature!r} must be a list of seconds that is not empty, got {value!r:.200}")
+        return seconds
 
     @property
     def stats(self) -> dict[str, dict[str, np.ndarray]]:

@@ -208,7 +208,7 @@ class SpeechReader(ThreadedReader):
     def _read(self, sample: int) -> Sequence[Array]:
         table = self._table
         if table.file[sample] < 0:
-            raise RuntimeError(table.reasons[sample])
+            raise RuntimeError(table.missing[sample][1])
         path = table.path(sample)
         file: Tensor | RemoteSound
         # Only the bytes of the part are read.

@@ -41,7 +41,7 @@ class SoundTable:
         self._known: dict[tuple[str, str], int] = {}
         self._places = array("i"), array("q"), array("q")  # file, and begin and length in it
         self._parts = array("d"), array("d")  # offset and duration
-        self.reasons: dict[int, str] = {}
+        self.missing: dict[int, tuple[str, str]] = {}  # what samples without a sound are called, and why they have none
         """Why samples that have no file have none."""
 
     def add_file(self, folder: str, path: str) -> int:
@@ -55,9 +55,9 @@ class SoundTable:
         for column, seconds in zip(self._parts, (offset, duration), strict=True):
             column.append(seconds)
 
-    def add_missing(self, reason: str, duration: float) -> None:
+    def add_missing(self, name: str, reason: str, duration: float) -> None:
         """Append a sample without a sound."""
-        self.reasons[len(self)] = reason
+        self.missing[len(self)] = name, reason
         self.add(-1, 0.0, duration)
 
     def __len__(self) -> int:
@@ -93,9 +93,9 @@ class SoundTable:
         return [self._path_of(file) for file in range(len(self._folder))]
 
     def path(self, sample: int) -> str:
-        """Return the path of the file of a sample; the reason of one without a file."""
+        """Return the path of the file of a sample; the name of one without a file."""
         file = int(self.file[sample])
-        return self.reasons[sample] if file < 0 else self._path_of(file)
+        return self.missing[sample][0] if file < 0 else self._path_of(file)
 
     def place(self, sample: int) -> str:
         """Return where a sample is, for messages."""

@@ -200,7 +200,7 @@ class _Members:
         if name != cut or kind == ".nodata":
             # Shar writes recordings in the order of the cuts, so the number identifies them, and the name confirms it.
             found = f"{name!r} is in its place" if name and name != cut else "there is none"
-            self._sounds.add_missing(f"the recording of cut {cut!r} is not in {self._tar}: {found}", duration)
+            self._sounds.add_missing(f"cut {cut!r}", f"its recording is not in {self._tar}: {found}", duration)
         else:
             self._sounds.add(self._file, offset, duration, self._places[0][k], self._places[1][k])
 

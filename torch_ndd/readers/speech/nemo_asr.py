@@ -109,6 +109,8 @@ class NemoAsr(SpeechReader):
         manifests, archives = self._manifests, None
         if self._tars is not None:
             manifests, tars = (_expand(self._op, paths) for paths in (self._manifests, self._tars))
+            if not tars:
+                raise ValueError(f"{self._op}: tar_paths is an empty list; give None for sounds that are not in archives")
             if len(manifests) not in (1, len(tars)):
                 raise ValueError(f"{self._op}: there are {len(manifests)} manifests for {len(tars)} tar_paths; pass one for each, or one for all")
             archives = _Archives(self._op, tars, sounds)
@@ -220,9 +222,9 @@ class _Archives:
             file = self._stems[tar].get(stem) if tar >= 0 else None
         where = "tar_paths" if shard is None or tar < 0 else self._tars[tar]
         if tar < 0 or file is None:
-            self._sounds.add_missing(f"{path}: there is no file {stem!r} in {where}", duration)
+            self._sounds.add_missing(path, f"there is no file {stem!r} in {where}", duration)
         elif file < 0:
-            self._sounds.add_missing(f"{path}: there are several files {stem!r} in {where}", duration)
+            self._sounds.add_missing(path, f"there are several files {stem!r} in {where}", duration)
         else:
             begin, length = self._scans[tar]
             self._sounds.add(self._files[tar], offset, duration, begin[file], length[file])

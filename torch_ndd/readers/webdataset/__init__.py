@@ -147,8 +147,9 @@ class Webdataset(Reader):
             if self._missing != "empty" and table.size:
                 whole = (table >= 0).all(0)
                 if self._missing == "error" and not whole.all():
-                    # skip
-                    raise RuntimeError(f'{self._op}: "{path}": sample {int(np.argmin(whole))} has no file for one of the outputs')
+                    sample = int(np.argmin(whole))
+                    output = self._ext[int(np.argmax(table[:, sample] < 0))]
+                    raise RuntimeError(f'{self._op}: "{path}": sample {sample} has no file for the output {output!r}')
                 table, twice = table[:, whole], twice[whole]
             damaged |= dict.fromkeys((samples + np.flatnonzero(twice)).tolist(), "it has several files with one extension")
             if shard.reason:
