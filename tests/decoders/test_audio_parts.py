@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of sounds: equal to slices of the whole, and of files only their bytes are read."""
 
+import io
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ soundfile = pytest.importorskip("soundfile")
 
 PARTS = ((0.0, 0.25), (0.25, 0.5), (1.2345, 0.1), (0.3, None), (2.9, 5.0), (0.0, 0.0), (1.0, 0.00005))
 """Seconds: start and duration, in a sound of three."""
+
+STORED = ("PCM_16", "PCM_24", "PCM_32", "FLOAT")
+"""Types whose samples are converted here rather than by libsndfile."""
 
 
 @pytest.mark.parametrize("name", [*FORMATS, "wav, ADPCM", "wav, GSM", "au", "caf"])
@@ -31,6 +35,37 @@ def test_parts_equal_slices_of_the_whole(name: str, dtype: torch.dtype) -> None:
         assert part.shape == expected.shape
         tolerance = 0 if name not in LOSSY else 1e-5 if dtype == ndd.float32 else 1
         assert not part.size or np.abs(part.astype(np.float64) - expected).max() <= tolerance
+
+
+@pytest.mark.parametrize(
+    ("container", "subtype", "endian"),
+    [("WAV", subtype, endian) for subtype in STORED for endian in ("LITTLE", "BIG")]
+    + [("AIFF", subtype, "FILE") for subtype in STORED]
+    + [("AIFF", subtype, "LITTLE") for subtype in STORED if subtype != "FLOAT"]
+    + [(container, subtype, "FILE") for container in ("WAVEX", "RF64") for subtype in STORED],
+)
+@pytest.mark.parametrize("as_path", [False, True], ids=["contents", "path"])
+def test_stored_samples_equal_soundfile(container: str, subtype: str, endian: str, as_path: bool, tmp_path: Path) -> None:
+    file = io.BytesIO()
+    # More samples than are converted at once, and a number of channels that does not divide these.
+    soundfile.write(file, sound(9000, channels=3), RATE, subtype, endian, container)
+    content = file.getvalue()
+    if container != "RF64":  # whose lengths lie in a chunk that must be the first
+        order: Literal["little", "big"] = "little" if content[:4] == b"RIFF" else "big"
+        extra = b"junk" + (7).to_bytes(4, order) + bytes(8)
+        size = int.from_bytes(content[4:8], order) + len(extra)
+        content = content[:4] + size.to_bytes(4, order) + content[8:12] + extra + content[12:]
+    path = tmp_path / "sound"
+    path.write_bytes(content)
+    source = str(path) if as_path else np.frombuffer(content, np.uint8)
+    for dtype in (ndd.float32, ndd.int16, ndd.int32):
+        if subtype == "FLOAT" and dtype != ndd.float32:
+            continue  # rounded and saturated, unlike libsndfile
+        for begin, count in ((0, 9000), (1, 1), (4321, 4000), (8999, 1), (9000, 0)):
+            expected, _ = soundfile.read(io.BytesIO(content), count, begin, dtype=str(dtype).removeprefix("torch."))
+            seconds = {"start": (begin + 0.25) / RATE, "duration": (count + 0.25) / RATE}  # so that no rounding counts
+            part = np.asarray(ndd.decoders.audio(source, dtype=dtype, **seconds)[0])
+            np.testing.assert_array_equal(part, expected)
 
 
 @pytest.mark.parametrize("rate", [8000.0, 11025.0, 44100.0, 12345.678])

@@ -4,6 +4,7 @@
 
 #include "decoders/audio/audio_lengths.h"
 #include "decoders/audio/flac/flac_file.h"
+#include "decoders/audio/pcm.h"
 #include "decoders/audio/sndfile_library.h"
 #include "decoders/audio/sound_bytes.h"
 
@@ -62,8 +63,13 @@ class AudioFile {
   template <class T>
   bool read_flac(int64_t begin, int64_t count, T* out);
 
+  Pcm find_pcm() const;
+
   template <class T>
   void read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_t begin, int64_t count, T* out);
+
+  template <class T>
+  int64_t read_pcm(Pcm pcm, int64_t count, T* out);
 
   [[noreturn]] void fail_at(int64_t frames) const;
   void check_errors() const;

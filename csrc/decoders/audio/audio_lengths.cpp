@@ -18,28 +18,26 @@ constexpr uint32_t kUnknown = 0xffffffffu;      // a length that libsndfile take
 bool has(SoundBytes& bytes, size_t at, const char* text) {
   const size_t length = std::strlen(text);
   if (at + length > bytes.size()) return false;
-  bytes.need(at, at + length);
-  return std::memcmp(bytes.data() + at, text, length) == 0;
+  return std::memcmp(bytes.need(at, at + length), text, length) == 0;
 }
 
 // Returns a view in which the first `end` bytes are copied and a number is written over those at `at`.
 AudioView replace_number(SoundBytes& bytes, size_t end, size_t at, uint64_t number, int digits, bool little) {
-  bytes.need(0, end);
-  AudioView view{{bytes.data(), bytes.data() + end}, end};
+  const uint8_t* data = bytes.need(0, end);
+  AudioView view{{data, data + end}, end};
   for (int k = 0; k < digits; ++k) view.beginning[at + k] = static_cast<uint8_t>(number >> 8 * (little ? k : digits - 1 - k));
   return view;
 }
 
 AudioView wav_with_length(SoundBytes& bytes) {
-  const uint8_t* data = bytes.data();
   const size_t size = bytes.size();
   // A writer that was interrupted leaves the length of the RIFF chunk at zero or at the size of its header. In a complete file an empty data chunk is
   // legitimate.
-  if (little32(data + 4) > 36 && little32(data + 4) != kUnknown) return {};
+  const uint32_t stated = little32(bytes.need(4, 8));
+  if (stated > 36 && stated != kUnknown) return {};
   // Chunks of RIFF: a name, a length of 4 bytes, the content padded to even.
   for (size_t at = 12; at + 8 <= size;) {
-    bytes.need(at, at + 8);
-    const uint32_t length = little32(data + at + 4);
+    const uint32_t length = little32(bytes.need(at + 4, at + 8));
     if (has(bytes, at, "data")) {
       if (length != 0 || at + 8 == size) return {};
       return replace_number(bytes, at + 8, at + 4, kUnknown, 4, true);
@@ -52,12 +50,11 @@ AudioView wav_with_length(SoundBytes& bytes) {
 // Chunks of CAF (Apple Core Audio Format): a name, a big-endian length of 8 bytes, the content. The data chunk may have the length -1, and then
 // goes up to the end of the file.
 AudioView caf_with_length(SoundBytes& bytes) {
-  const uint8_t* data = bytes.data();
   const size_t size = bytes.size();
   for (size_t at = 8; at + 12 <= size;) {
-    bytes.need(at, at + 12);
+    const uint8_t* data = bytes.need(at + 4, at + 12);
     uint64_t length = 0;
-    for (int k = 0; k < 8; ++k) length = length << 8 | data[at + 4 + k];
+    for (int k = 0; k < 8; ++k) length = length << 8 | data[k];
     if (has(bytes, at, "data")) return length == ~uint64_t{0} ? replace_number(bytes, at + 12, at + 4, size - at - 12, 8, false) : AudioView{};
     // Also keeps the sum below from overflowing.
     if (length > size) return {};
@@ -89,11 +86,10 @@ constexpr int kBitrates[5][15] = {
 // The header has 4 bytes: 11 bits of sync, then version, layer, a flag of protection, bit rate, rate, padding, and channel mode among others.
 std::optional<Frame> frame_at(SoundBytes& bytes, size_t at) {
   if (bytes.size() < 4 || at > bytes.size() - 4) return {};
-  bytes.need(at, at + 4);
-  const uint8_t* data = bytes.data();
-  if (data[at] != 0xff || (data[at + 1] & 0xe0) != 0xe0) return {};
-  const int version = data[at + 1] >> 3 & 3, layer = 4 - (data[at + 1] >> 1 & 3);  // version 0: 2.5, 2: 2, 3: 1
-  const int bitrate = data[at + 2] >> 4, rate = data[at + 2] >> 2 & 3, padding = data[at + 2] >> 1 & 1;
+  const uint8_t* data = bytes.need(at, at + 4);
+  if (data[0] != 0xff || (data[1] & 0xe0) != 0xe0) return {};
+  const int version = data[1] >> 3 & 3, layer = 4 - (data[1] >> 1 & 3);  // version 0: 2.5, 2: 2, 3: 1
+  const int bitrate = data[2] >> 4, rate = data[2] >> 2 & 3, padding = data[2] >> 1 & 1;
   // Reserved values, and bit rate 0 ("free"), whose frame size follows only from the next frame.
   if (version == 1 || layer == 4 || bitrate == 0 || bitrate == 15 || rate == 3) return {};
   Frame frame;
@@ -103,7 +99,7 @@ std::optional<Frame> frame_at(SoundBytes& bytes, size_t at) {
   frame.rate = kRates[rate] >> (version == 3 ? 0 : version == 2 ? 1 : 2);
   // 12 x 32 subband samples in layer 1, 36 x 32 in the others, half of it in layer 3 of version 2.
   frame.samples = layer == 1 ? 384 : layer == 3 && frame.version == 2 ? 576 : 1152;
-  frame.is_mono = data[at + 3] >> 6 == 3;
+  frame.is_mono = data[3] >> 6 == 3;
   const int bits = 1000 * kBitrates[frame.version == 1 ? layer - 1 : layer == 1 ? 3 : 4][bitrate];
   // Layer 1 counts slots of 4 bytes, the others bytes; a slot of padding keeps the average rate.
   if (layer == 1) frame.size = static_cast<size_t>(12 * bits / frame.rate + padding) * 4;
@@ -136,11 +132,20 @@ bool has_length(SoundBytes& bytes, size_t at) {
   return has(bytes, at + 36, "VBRI");
 }
 
+// Returns where the first byte 0xff from `at` on is; the size if there is none.
+size_t find_sync(SoundBytes& bytes, size_t at) {
+  for (; at < bytes.size(); at += std::min(bytes.size() - at, kMaxSearch)) {
+    const size_t searched = std::min(bytes.size() - at, kMaxSearch);
+    const uint8_t* data = bytes.need(at, at + searched);
+    if (const void* found = std::memchr(data, 0xff, searched)) return at + static_cast<size_t>(static_cast<const uint8_t*>(found) - data);
+  }
+  return at;
+}
+
 // Counts the samples of a stream from its frame headers, without decoding. They are everywhere in the file.
 AudioView count_frames(SoundBytes& bytes, size_t begin) {
-  bytes.need(begin, bytes.size());
-  const uint8_t* data = bytes.data();
   const size_t size = bytes.size();
+  bytes.expect(begin, size);
   const auto first = frame_at(bytes, begin);
   AudioView view{{}, begin, true, 0};
   bool is_contiguous = true;
@@ -155,9 +160,7 @@ AudioView count_frames(SoundBytes& bytes, size_t begin) {
     if (has(bytes, at, "TAG") && size - at == 128) break;  // an ID3v1 tag after the sound
     // Other data between the frames: the decoder may lose synchronization there, so only decoding gives the number of frames.
     is_contiguous = false;
-    const auto* next = at + 1 < size ? static_cast<const uint8_t*>(std::memchr(data + at + 1, 0xff, size - at - 1)) : nullptr;
-    if (next == nullptr) break;
-    at = static_cast<size_t>(next - data);
+    at = find_sync(bytes, at + 1);
   }
   if (!is_contiguous) view.frames = -1;
   return view;
@@ -166,33 +169,30 @@ AudioView count_frames(SoundBytes& bytes, size_t begin) {
 }  // namespace
 
 AudioView view_with_length(SoundBytes& bytes) {
-  const uint8_t* data = bytes.data();
   const size_t size = bytes.size();
   if (size < 64) return {};
-  bytes.need(0, 64);
   if (has(bytes, 0, "RIFF") && has(bytes, 8, "WAVE")) return wav_with_length(bytes);
   if (has(bytes, 0, "caff")) return caf_with_length(bytes);
   // AU: a length of zero is treated like the documented 0xffffffff. The header has 24 bytes.
   const uint8_t nothing[4] = {};
-  if (has(bytes, 0, ".snd") && std::memcmp(data + 8, nothing, 4) == 0) return replace_number(bytes, 24, 8, kUnknown, 4, false);
+  if (has(bytes, 0, ".snd") && std::memcmp(bytes.need(8, 12), nothing, 4) == 0) return replace_number(bytes, 24, 8, kUnknown, 4, false);
   size_t at = 0;
   while (size - at > 10 && has(bytes, at, "ID3")) {  // ID3v2 tags, whose size has 7 bits in each byte
-    bytes.need(at, at + 10);
-    at += 10 + (size_t(data[at + 6] & 127) << 21 | size_t(data[at + 7] & 127) << 14 | size_t(data[at + 8] & 127) << 7 | (data[at + 9] & 127));
+    const uint8_t* length = bytes.need(at + 6, at + 10);
+    at += 10 + (size_t(length[0] & 127) << 21 | size_t(length[1] & 127) << 14 | size_t(length[2] & 127) << 7 | (length[3] & 127));
     if (at >= size) return {};
   }
   if (size - at < 4) return {};
-  bytes.need(at, at + 4);
-  if (data[at] != 0xff || (data[at + 1] & 0xe0) != 0xe0) return {};
+  const uint8_t* data = bytes.need(at, at + 4);
+  if (data[0] != 0xff || (data[1] & 0xe0) != 0xe0) return {};
   if (!frames_begin(bytes, at)) return view_from_first_frame(bytes);  // libsndfile takes two sync bytes for a frame
   return has_length(bytes, at) ? AudioView{} : count_frames(bytes, at);
 }
 
 AudioView view_from_first_frame(SoundBytes& bytes) {
-  const uint8_t* data = bytes.data();
-  bytes.need(0, kMaxSearch);
-  for (size_t at = 0; at < std::min(bytes.size(), kMaxSearch); ++at) {
-    if (data[at] == 0xff && frames_begin(bytes, at)) return has_length(bytes, at) ? AudioView{{}, at} : count_frames(bytes, at);
+  const size_t searched = std::min(bytes.size(), kMaxSearch);
+  for (size_t at = 0; (at = find_sync(bytes, at)) < searched; ++at) {
+    if (frames_begin(bytes, at)) return has_length(bytes, at) ? AudioView{{}, at} : count_frames(bytes, at);
   }
   return {};
 }

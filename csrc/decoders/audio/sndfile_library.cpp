@@ -32,6 +32,8 @@ bool load_sndfile(const char* path, bool patch) {
   find("sf_readf_short", library->readf_short);
   find("sf_readf_int", library->readf_int);
   find("sf_readf_float", library->readf_float);
+  find("sf_read_raw", library->read_raw);
+  find("sf_command", library->command);
   const bool patched = patch && capture_output_of(reinterpret_cast<const void*>(library->open_virtual));
   loaded = library.release();
   return patched;

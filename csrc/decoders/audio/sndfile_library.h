@@ -32,6 +32,8 @@ struct SndfileLibrary {
   int64_t (*readf_short)(SndfileHandle* handle, int16_t* out, int64_t frames);
   int64_t (*readf_int)(SndfileHandle* handle, int32_t* out, int64_t frames);
   int64_t (*readf_float)(SndfileHandle* handle, float* out, int64_t frames);
+  int64_t (*read_raw)(SndfileHandle* handle, void* out, int64_t bytes);  // of whole frames, as they are stored
+  int (*command)(SndfileHandle* handle, int command, void* data, int size);
 };
 
 // Returns the loaded library. Throws Error with the package to install if it is not loaded.

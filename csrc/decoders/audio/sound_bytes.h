@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace ndd {
 
@@ -23,18 +23,26 @@ class SoundBytes {
   SoundBytes(const std::string& path, int64_t begin, int64_t length);
   SoundBytes(const SoundBytes&) = delete;
   SoundBytes& operator=(const SoundBytes&) = delete;
-  ~SoundBytes();
 
   size_t size() const { return size_; }
-  // All bytes. Those of a file are zeros until they are loaded.
-  const uint8_t* data() const { return data_; }
 
-  // Loads [begin, end), as far as it lies in the file. Throws Error with the reason if it cannot be read.
-  void need(size_t begin, size_t end) {
-    if (file_) load_blocks(begin, std::min(end, size_));
-    else if (marks_ && !is_marked(begin, std::min(end, size_))) fail_missing();
+  // Returns the bytes from `begin`, which is at most size(), up to `end` or the last one, for use until the next call of need() or copy(). Throws Error
+  // with the reason if they cannot be read.
+  const uint8_t* need(size_t begin, size_t end) {
+    end = std::min(end, size_);
+    if (!file_) {
+      expect(begin, end);
+      return data_ + begin;
+    }
+    if (begin >= end) return nullptr;
+    if (begin < window_begin_ || end > window_begin_ + window_size_) move_window(begin, end);
+    return window_.get() + (begin - window_begin_);
   }
-  // Copies [begin, end), which must lie in the file, without loading it. Returns false if it cannot be read: for callbacks of C libraries.
+  // Says that all of [begin, end) will be needed, piece by piece: of what is fetched it is missing in one piece then.
+  void expect(size_t begin, size_t end) {
+    if (marks_ && !is_marked(begin, std::min(end, size_))) fail_missing();
+  }
+  // Copies [begin, end), which must lie in the file. Returns false if it cannot be read: for callbacks of C libraries.
   bool copy(size_t begin, size_t end, uint8_t* out) noexcept;
   // Throws Error if copying has failed.
   void check() const;
@@ -47,9 +55,8 @@ class SoundBytes {
  private:
   bool is_marked(size_t begin, size_t end);
   [[noreturn]] static void fail_missing();
-  void load_blocks(size_t begin, size_t end);
+  void move_window(size_t begin, size_t end);
   void read(uint8_t* out, size_t begin, size_t end) const;
-  size_t count_ahead(size_t begin);
 
   const uint8_t* data_;
   size_t size_;
@@ -57,11 +64,11 @@ class SoundBytes {
   size_t marked_block_ = 0;
   Missing missing_;
   std::optional<OpenFile> file_;
-  int64_t origin_ = 0;             // where the bytes begin in the file
-  std::vector<bool> loaded_;       // for each block
-  std::vector<uint8_t> window_;    // what was read last in order to copy it
-  size_t window_begin_ = 0;        // its position in the file
-  size_t next_ = 0, ahead_ = 0;    // where the last read ended; the bytes to read if the next one begins there
+  int64_t origin_ = 0;                         // where the bytes begin in the file
+  std::unique_ptr<uint8_t[]> window_;          // what was read last
+  size_t window_begin_ = 0, window_size_ = 0;  // its position in the file, its bytes
+  size_t window_room_ = 0;                     // the bytes for which it has memory
+  size_t ahead_ = 0;                           // the bytes to read at least if the next ones follow those in the window
   std::string failure_;
 };
 

@@ -56,18 +56,18 @@ struct Page {
 class Pages {
  public:
   // The pages from a byte on.
-  explicit Pages(SoundBytes& bytes, size_t begin = 0) : bytes_(bytes), at_(bytes.data() + begin), end_(bytes.data() + bytes.size()) {}
+  explicit Pages(SoundBytes& bytes, size_t begin = 0) : bytes_(bytes), at_(begin) {}
 
-  // Finds the next page with a correct checksum. Returns false at the end of the file.
+  // Finds the next page with a correct checksum, whose bytes are there until the next one is looked for. Returns false at the end of the file.
   // Looks for the letter that a page begins with, and then at the rest of its signature; bytes between pages are passed over.
   bool find_next(Page& page) {
-    while (static_cast<size_t>(end_ - at_) >= kPageHeader) {
-      load(kPageHeader + 255);  // a header with the lengths of its segments: as a rule the next page begins where the last one ended
-      if (*at_ != 'O') {
-        const size_t searched = std::min(static_cast<size_t>(end_ - at_), kMaxPage);
-        load(searched);
-        const auto* found = static_cast<const uint8_t*>(memchr(at_, 'O', searched));
-        at_ = found ? found : at_ + searched;
+    while (left() >= kPageHeader) {
+      // A header with the lengths of its segments: as a rule the next page begins where the last one ended.
+      if (*load(kPageHeader + 255) != 'O') {
+        const size_t searched = std::min(left(), kMaxPage);
+        const uint8_t* data = load(searched);
+        const auto* found = static_cast<const uint8_t*>(memchr(data, 'O', searched));
+        at_ += found ? static_cast<size_t>(found - data) : searched;
         continue;
       }
       if (is_page(page)) {
@@ -80,31 +80,29 @@ class Pages {
   }
 
  private:
-  void load(size_t count) {
-    const auto at = static_cast<size_t>(at_ - bytes_.data());
-    bytes_.need(at, at + count);
-  }
+  size_t left() const { return bytes_.size() - at_; }
+  const uint8_t* load(size_t count) { return bytes_.need(at_, at_ + count); }
 
   bool is_page(Page& page) {
-    const auto left = static_cast<size_t>(end_ - at_);
-    if (memcmp(at_, "OggS", 4) != 0 || at_[4] != 0) return false;
+    const uint8_t* data = load(kPageHeader + 255);
+    if (memcmp(data, "OggS", 4) != 0 || data[4] != 0) return false;
     // Byte 26 is the number of segments, whose lengths follow in one byte each.
-    page = {at_, kPageHeader + at_[26], 0};
-    if (left < page.header) return false;
+    page = {nullptr, kPageHeader + data[26], 0};
+    if (left() < page.header) return false;
     page.size = page.header;
-    for (size_t k = kPageHeader; k < page.header; ++k) page.size += at_[k];
-    if (left < page.size) return false;
-    load(page.size);
+    for (size_t k = kPageHeader; k < page.header; ++k) page.size += data[k];
+    if (left() < page.size) return false;
+    page.begin = data = load(page.size);
     // The checksum is computed with zeros in its own place.
     static const uint8_t zeros[4] = {};
-    const uint32_t sum = crc(crc(crc(0, at_, 22), zeros, 4), at_ + 26, page.size - 26);
-    if (sum == little32(at_ + 22)) return true;
+    const uint32_t sum = crc(crc(crc(0, data, 22), zeros, 4), data + 26, page.size - 26);
+    if (sum == little32(data + 22)) return true;
     if (++damaged_ > kMaxDamagedPages) reject("their checksums are wrong");
     return false;
   }
 
   SoundBytes& bytes_;
-  const uint8_t *at_, *end_;
+  size_t at_;
   int damaged_ = 0;
 };
 
@@ -142,8 +140,7 @@ void check_comments(const Packet& packet) {
 
 void check_vorbis_headers(SoundBytes& bytes) {
   // A header with the lengths of its segments, and the beginning of the first packet.
-  bytes.need(0, kPageHeader + 255 + 8);
-  const uint8_t* data = bytes.data();
+  const uint8_t* data = bytes.need(0, kPageHeader + 255 + 8);
   const size_t size = bytes.size();
   // Other files are not for this check.
   if (size < kPageHeader + 8 || memcmp(data, "OggS", 4) != 0) return;

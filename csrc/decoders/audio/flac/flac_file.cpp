@@ -13,6 +13,7 @@ namespace ndd::flac {
 namespace {
 
 constexpr size_t kMaxHeader = 16;              // bytes
+constexpr size_t kMaxLonger = 4;               // times the bytes of a frame that is stored as it is
 constexpr size_t kSearch = size_t{1} << 13;  // bytes in which the next frame begins, as a rule
 
 // Samples of `bits` bits as libsndfile returns them: floats in [-1, 1), integers aligned to the top of their type.
@@ -61,8 +62,7 @@ std::optional<FlacFile> FlacFile::open(SoundBytes& bytes) {
 std::optional<FrameHeader> FlacFile::find_header(size_t& at, size_t end) const {
   while (at < end) {
     const size_t searched = std::min(end - at, kSearch);
-    bytes_->need(at, at + searched + kMaxHeader);
-    const uint8_t* begin = bytes_->data() + at;
+    const uint8_t* begin = bytes_->need(at, at + searched + kMaxHeader);
     const auto* next = static_cast<const uint8_t*>(std::memchr(begin, 0xff, searched));
     at += next ? static_cast<size_t>(next - begin) : searched;
     if (!next) continue;
@@ -108,12 +108,11 @@ bool FlacFile::decode(size_t at, Frame& frame) const {
   // Encoders store samples as they are where prediction needs more bits; one bit more for the difference of two channels.
   const size_t stored = static_cast<size_t>(stream_.max_block) * stream_.channels * (stream_.bits + 1) / 8;
   const size_t usual = std::min(rest, kMaxHeader + stored + 16 * static_cast<size_t>(stream_.channels));
-  bytes_->need(at, at + usual);
-  if (decode_frame(stream_, bytes_->data() + at, usual, frame)) return true;
+  if (decode_frame(stream_, bytes_->need(at, at + usual), usual, frame)) return true;
   if (usual == rest) return false;
-  // A longer frame is legal.
-  bytes_->need(at, bytes_->size());
-  return decode_frame(stream_, bytes_->data() + at, rest, frame);
+  // A longer frame is legal. One that is far longer is left to libsndfile, so that a damaged file is not read to its end into memory.
+  const size_t most = std::min(rest, kMaxLonger * usual);
+  return decode_frame(stream_, bytes_->need(at, at + most), most, frame);
 }
 
 template <class T>

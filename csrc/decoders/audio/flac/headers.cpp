@@ -57,9 +57,8 @@ size_t read_number(const uint8_t* data, size_t size, int64_t& number) {
 }  // namespace
 
 std::optional<Stream> read_stream(SoundBytes& bytes) {
-  const uint8_t* data = bytes.data();
   const size_t size = bytes.size();
-  bytes.need(0, 8 + kStreamInfo);
+  const uint8_t* data = bytes.need(0, 8 + kStreamInfo);
   if (size < 8 + kStreamInfo || std::memcmp(data, "fLaC", 4) != 0 || (data[4] & 0x7f) != 0 || (big32(data + 4) & 0xffffff) != kStreamInfo) return {};
   // STREAMINFO (RFC 9639, 8.2): smallest and largest block (2 bytes each), smallest and largest frame (3 each), then rate (20 bits),
   // channels - 1 (3), bits - 1 (5), samples (36), and an MD5 sum, which is not checked.
@@ -77,9 +76,9 @@ std::optional<Stream> read_stream(SoundBytes& bytes) {
   // Metadata blocks: a flag for the last one and a type in one byte, a length in three.
   for (bool is_last = false; !is_last;) {
     if (size - at < 4) return {};
-    bytes.need(at, at + 4);
-    is_last = (data[at] & 0x80) != 0;
-    const size_t length = big32(data + at) & 0xffffff;
+    const uint32_t block = big32(bytes.need(at, at + 4));
+    is_last = (block & 0x80000000u) != 0;
+    const size_t length = block & 0xffffff;
     if (length > size - at - 4) return {};
     at += 4 + length;
   }
