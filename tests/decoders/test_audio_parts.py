@@ -47,7 +47,7 @@ def test_parts_equal_slices_of_the_whole(name: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("as_path", [False, True], ids=["contents", "path"])
 def test_stored_samples_equal_soundfile(container: str, subtype: str, endian: str, as_path: bool, tmp_path: Path) -> None:
     file = io.BytesIO()
-    # More samples than are converted at once, and a number of channels that does not divide these.
+    # More samples than are converted together, and a number of channels that does not divide these.
     soundfile.write(file, sound(9000, channels=3), RATE, subtype, endian, container)
     content = file.getvalue()
     if container != "RF64":  # whose lengths lie in a chunk that must be the first

@@ -26,7 +26,7 @@ namespace {
 
 constexpr double kMaxRate = 2147483648.0;  // Hz
 // A single sound that takes less is decoded by the caller: to wake a thread for it, which then looks for more work, takes 100 us of CPU time and, as the
-// result is usually wanted at once, time of the program. Its headers were read by the caller too, so that threads could gain little.
+// program usually waits for the result, of wall time. The caller has read the headers too, so that threads could gain little.
 constexpr double kAloneNanoseconds = 200e3;
 constexpr double kResamplingNanoseconds = 10;  // for each sample of the result, with 16 lobes
 

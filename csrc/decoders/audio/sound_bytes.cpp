@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoders name the bytes that they are about to use, and a window of the file moves there. Reserving address space for the whole file instead took 20 us
-// of CPU time for each one: 10 to map and unmap it, and as much afterwards, because the processor forgets what it knows of all other pages.
+// of CPU time for each one: 10 to map and unmap it, and as much afterwards, because unmapping empties the processor's cache of page addresses.
 #include "decoders/audio/sound_bytes.h"
 
 #include "ndd/error.h"

@@ -2,6 +2,7 @@
 """Inputs that are given as numbers, lists or small arrays are kept for later calls, which have the results of calls that convert them again."""
 
 import random
+import weakref
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,18 @@ def test_numbers_are_kept_once_for_other_numbers_of_samples() -> None:
     assert {batch.buffer.untyped_storage().data_ptr() for key, batch in kept._kept.items() if key[0] in (5, 9)} == {
         batch.buffer.untyped_storage().data_ptr() for key, batch in kept._kept.items() if key[0] is None
     }
+
+
+@pytest.mark.parametrize("is_captured", [False, True])
+def test_a_captured_graph_keeps_what_it_reads(is_captured: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = torch.device("cuda", 0)
+    monkeypatch.setattr(kept, "_kept", {(3, gpu, None, (int, 7)): ndd.batch([7, 7, 7])})
+    monkeypatch.setattr(kept, "_of_graphs", {})
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: is_captured)
+    found = kept.keep_input(7, 3, gpu, None)
+    assert found is not None
+    buffer = weakref.ref(found.buffer)
+    del found
+    for number in range(kept._MAX_KEPT + 1):  # drops what was kept before
+        kept.keep_input(number + 0.5, 3, torch.device("cpu"), None)
+    assert (buffer() is not None) == is_captured

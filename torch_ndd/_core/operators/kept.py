@@ -22,6 +22,7 @@ _MAX_KEPT = 256  # batches; more come from numbers that change with each call
 _NUMBERS = frozenset((int, float, bool))
 
 _kept: dict[Any, Batch] = {}
+_of_graphs: dict[Any, Batch] = {}  # what captured CUDA graphs read, which may be replayed at any time: never dropped
 
 
 def keep_input(value: Any, rows: int, target: torch.device, dtype: torch.dtype | None) -> Batch | None:
@@ -37,6 +38,8 @@ def keep_input(value: Any, rows: int, target: torch.device, dtype: torch.dtype |
         with torch.inference_mode(False):
             found = new_batch(longest.buffer[:rows], None, longest.layout, longest.pending)
         _store((rows, target, dtype, key), found)
+    if found is not None and target.type == "cuda" and torch.cuda.is_current_stream_capturing():
+        _of_graphs[rows, target, dtype, key] = found
     return found
 
 

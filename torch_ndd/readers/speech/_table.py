@@ -41,8 +41,8 @@ class SoundTable:
         self._known: dict[tuple[str, str], int] = {}
         self._places = array("i"), array("q"), array("q")  # file, and begin and length in it
         self._parts = array("d"), array("d")  # offset and duration
-        self.missing: dict[int, tuple[str, str]] = {}  # what samples without a sound are called, and why they have none
-        """Why samples that have no file have none."""
+        self.missing: dict[int, tuple[str, str]] = {}
+        """What samples without a sound are called, and why they have none."""
 
     def add_file(self, folder: str, path: str) -> int:
         """Return the number of a file: a URL, an absolute path, or one relative to the folder or the current one."""
