@@ -32,7 +32,7 @@ def has_process_group() -> bool:
 
 
 def warn_of_equal_ranks() -> bool:
-    """Warn, in a training of several processes, that each of them reads all samples. Return whether it is one."""
+    """Warn, in a training of several processes, that each of them reads all samples. Return whether it did."""
     if not has_process_group() or torch.distributed.get_world_size() == 1:
         return False
     warnings.warn(

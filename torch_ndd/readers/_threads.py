@@ -136,13 +136,13 @@ class BatchThreadsReader(Reader):
         return {**super().__getstate__(), "_executor": None, "_process": 0}
 
 
-def pack_samples(samples: Sequence[Array], layout: str | None = None) -> Batch:
-    """Copy arrays of one dtype and number of dimensions into a batch."""
+def pack_samples(samples: Sequence[Array], layout: str | None = None, what: str = "samples") -> Batch:
+    """Copy arrays of one dtype and number of dimensions into a batch. ``what`` names them in errors."""
     if (stacked := stack_arrays(samples)) is not None:
         return new_batch(stacked, None, layout)
     # "C" and "W" copy only where needed: torch rejects negative strides and warns of read-only memory.
     tensors = [torch.from_numpy(np.require(sample, requirements=["C", "W"])) if isinstance(sample, np.ndarray) else sample for sample in samples]
-    check_alike({(tensor.dtype, tensor.dim()) for tensor in tensors})
+    check_alike({(tensor.dtype, tensor.dim()) for tensor in tensors}, what)
     first = tensors[0]
     if (stacked := stack_tensors(tensors)) is not None:
         return new_batch(stacked, None, layout)
@@ -156,11 +156,11 @@ def pack_samples(samples: Sequence[Array], layout: str | None = None) -> Batch:
     return batch
 
 
-def check_alike(kinds: Set[tuple[torch.dtype, int]]) -> None:
+def check_alike(kinds: Set[tuple[torch.dtype, int]], what: str = "samples") -> None:
     """Raise RuntimeError if the samples of a batch have several dtypes or numbers of dimensions."""
     if len(kinds) > 1:
         names = sorted(f"{str(dtype).removeprefix('torch.')} with {dims} dimensions" for dtype, dims in kinds)
-        raise RuntimeError(f"samples of one batch must have one type and number of dimensions, got {', '.join(names)}")
+        raise RuntimeError(f"{what} of one batch must have one type and number of dimensions, got {', '.join(names)}")
 
 
 def _join(tensors: Sequence[torch.Tensor], out: torch.Tensor) -> None:

@@ -26,8 +26,8 @@ class SoundBytes {
 
   size_t size() const { return size_; }
 
-  // Returns the bytes from `begin`, which is at most size(), up to `end` or the last one, for use until the next call of need() or copy(). Throws Error
-  // with the reason if they cannot be read.
+  // Returns a pointer to the bytes [begin, min(end, size())), valid until the next call of need() or copy(). Requires begin <= size(). Throws Error with
+  // the reason if reading fails.
   const uint8_t* need(size_t begin, size_t end) {
     end = std::min(end, size_);
     if (!file_) {

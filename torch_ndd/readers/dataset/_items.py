@@ -371,9 +371,8 @@ def _batch_of_arrays(values: Sequence[Any], where: str) -> Any:
         tensors = [torch.from_numpy(np.require(value, requirements=["C", "W"])) if isinstance(value, np.ndarray) else value for value in values]
         common = reduce(torch.promote_types, [tensor.dtype for tensor in tensors])
         values = [tensor.to(common) for tensor in tensors]
-    if len(dimensions := {value.ndim for value in values}) > 1:
-        raise RuntimeError(f"{_part(where)} of one batch must have one number of dimensions, got {' and '.join(map(str, sorted(dimensions)))}")
-    return _with_type(pack_samples(values, _LAYOUTS.get(type(first).__name__) if isinstance(first, torch.Tensor) else None), typed)
+    layout = _LAYOUTS.get(type(first).__name__) if isinstance(first, torch.Tensor) else None
+    return _with_type(pack_samples(values, layout, _part(where)), typed)
 
 
 def _numbers(values: Sequence[Any], where: str) -> torch.Tensor:

@@ -222,9 +222,9 @@ class _Archives:
             file = self._stems[tar].get(stem) if tar >= 0 else None
         where = "tar_paths" if shard is None or tar < 0 else self._tars[tar]
         if tar < 0 or file is None:
-            self._sounds.add_missing(path, f"there is no file {stem!r} in {where}", duration)
+            self._sounds.add_missing(path, f"{where} has no file {stem!r}", duration)
         elif file < 0:
-            self._sounds.add_missing(path, f"there are several files {stem!r} in {where}", duration)
+            self._sounds.add_missing(path, f"{where} has several files {stem!r}", duration)
         else:
             begin, length = self._scans[tar]
             self._sounds.add(self._files[tar], offset, duration, begin[file], length[file])
