@@ -18,6 +18,12 @@ struct Pcm {
   bool is_swapped = false;  // in the other order of bytes than this machine's
 };
 
+// Returns whether the bytes of a sample are those of a T.
+template <class T>
+constexpr bool is_stored_as(Pcm pcm) {
+  return pcm.bytes == sizeof(T) && pcm.is_float == std::is_same_v<T, float> && !pcm.is_swapped;
+}
+
 namespace detail {
 
 template <class Bits>
@@ -37,7 +43,7 @@ NDD_ALWAYS_INLINE inline T scale_sample(int32_t value) {
 
 }  // namespace detail
 
-// Converts as libsndfile does. Only floats are made of floats.
+// Converts samples that are not stored as T, as libsndfile does. Floats are converted to floats only.
 template <class T>
 void convert_pcm(const uint8_t* in, Pcm pcm, int64_t count, T* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
@@ -52,7 +58,6 @@ void convert_pcm(const uint8_t* in, Pcm pcm, int64_t count, T* out) {
     const auto upper = [&](int k, int64_t i) NDD_ALWAYS_INLINE { return static_cast<uint32_t>(from[3 * i + k]); };
     if (pcm.is_float) {
       if constexpr (std::is_same_v<T, float>) {
-        if (!pcm.is_swapped) return static_cast<void>(std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float)));
         for (int64_t i = 0; i < n; ++i) {
           const auto bits = detail::load_sample<uint32_t>(from + 4 * i, true);
           std::memcpy(to + i, &bits, sizeof bits);
