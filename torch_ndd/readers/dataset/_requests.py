@@ -25,7 +25,7 @@ _SHORT = 0.2
 # Items of a piece, if one thread reads: it looks after each piece whether it should stop. That takes 3 us, so that quick items have larger pieces in
 # large batches: _PIECES_OF_QUICK, of _QUICK_PIECE seconds at most.
 _ITEMS_IN_TURN = 16
-_PIECES_OF_QUICK, _QUICK_PIECE = 4, 100e-6
+_PIECES_OF_QUICK, _QUICK_PIECE = 3, 100e-6
 _PIECE_IN_TURN = 2e-3  # seconds of a piece, at most
 _TRIAL = 20e-3  # seconds that one thread reads before others may help it
 _PIECES_OF_TRIAL = 3  # at least
@@ -132,20 +132,10 @@ def choose_size(items: int, pool: Workers | None, pace: Pace | None, in_one_call
     return 1 if pace is None else pace.choose_piece(items, pool.max_workers, in_one_call)
 
 
-class _Pieces:
-    """What the pieces of one thread have taken."""
-
-    def __init__(self) -> None:
-        self.count, self._seconds, self._items = 0, 0.0, 0
-        self._longest = 0.0, 0
-
-    def add(self, seconds: float, items: int) -> None:
-        self.count, self._seconds, self._items = self.count + 1, self._seconds + seconds, self._items + items
-        self._longest = max(self._longest, (seconds, items))
-
-    def typical(self) -> float:
-        """Return the seconds of an item, without the longest piece: it may have waited for a busy core."""
-        return (self._seconds - self._longest[0]) / max(1, self._items - self._longest[1])
+def _time_item(pieces: Sequence[tuple[float, int]]) -> float:
+    """Return the seconds of an item, from those of pieces and their numbers of items, without the longest: it may have waited for a busy core."""
+    (longest, left_out), (seconds, items) = max(pieces), map(sum, zip(*pieces, strict=True))
+    return (seconds - longest) / max(1, items - left_out)
 
 
 class ItemRequest:
@@ -201,7 +191,7 @@ class ItemRequest:
     def _run(self, pace: Pace | None = None) -> None:
         """Read pieces until all have been begun. With a pace, other threads help once that is quicker."""
         reads, has_read, pool = self._reads, False, self._pool
-        begin, took = time.perf_counter(), _Pieces()
+        begin, took = time.perf_counter(), list[tuple[float, int]]()
         # Beside threads that read another batch, one that waits for their GIL takes ten times as long, and shows nothing.
         if pace is not None and len(pace.shared):
             self._is_disturbed, pace = True, None
@@ -218,13 +208,13 @@ class ItemRequest:
                 if pace is None or pool is None:
                     continue
                 now = time.perf_counter()
-                took.add(now - begin_piece, len(self._pieces[k]))
-                is_trial = now - begin > _TRIAL and took.count >= _PIECES_OF_TRIAL and k + 1 < len(reads)
-                if is_trial and pace.needs_help(took.typical(), self._limit):
+                took.append((now - begin_piece, len(self._pieces[k])))
+                is_trial = now - begin > _TRIAL and len(took) >= _PIECES_OF_TRIAL and k + 1 < len(reads)
+                if is_trial and pace.needs_help(_time_item(took), self._limit):
                     pace = None
                     self._share(pool, pool.max_workers - (not self._here), len(reads) - k - 1)
-        if took.count >= _PIECES_OF_TRIAL:
-            self._alone = took.typical()
+        if len(took) >= _PIECES_OF_TRIAL:
+            self._alone = _time_item(took)
         if has_read:
             self._spans.append((begin, time.perf_counter()))
 
@@ -234,7 +224,7 @@ class ItemRequest:
             self._run(self._pace)
         for run in self._runs:  # which may become more, until the first has ended
             run.result()
-        if self._pace is not None:
+        if self._pace is not None and not self._in_turn:
             self._pace.shared.discard(self)
         if self._fatal is not None:
             raise self._fatal
