@@ -60,12 +60,14 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     kind = type(value)
     if kind is Batch or kind is torch.Tensor:  # most leaves; each of the questions below takes 0.4 us
         return function(value)
-    if kind is tuple:
+    if kind is tuple or kind is list:
+        if _PLAIN.issuperset(map(type, value)):
+            return value
         parts = [map_leaves(function, part) for part in value]
-        return value if all(map(operator.is_, parts, value)) else tuple(parts)
+        return value if all(map(operator.is_, parts, value)) else kind(parts)
     if isinstance(value, Samples):
         return [map_leaves(function, part) for part in value]
-    if isinstance(value, str | bytes | bytearray | memoryview | range) or (kind is list and _PLAIN.issuperset(map(type, value))):
+    if isinstance(value, str | bytes | bytearray | memoryview | range):
         return value
     # Containers without changed parts are returned themselves: some types, such as PackedSequence, cannot be built from any parts.
     if isinstance(value, Mapping):

@@ -250,6 +250,27 @@ def test_times_of_numpy_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize("workers", [None, 0])
+def test_items_that_begin_with_a_plain_one(workers: int | None, tmp_path: Path) -> None:
+    """Which items need preparation is not taken from others of their batch: each is prepared, or found by the column that it is in."""
+    path = tmp_path / "file"
+    path.write_bytes(b"\3\4")
+
+    def load(*items: Any) -> Any:
+        return next(iter(ndd.DataLoader([*items] * 20, batch_size=len(items) * 20, num_workers=workers)))
+
+    with pytest.raises(TypeError, match=r"one type, got File and int"):
+        load(1, path)
+    with pytest.raises(TypeError, match=r"part \['a'\].* one type, got File and NoneType"):
+        load({"a": None}, {"a": path})
+    with pytest.raises(TypeError, match=r"one type, got File and ndarray"):
+        load((np.zeros(2),), (path,))
+    texts = load(("a text", 1), (path, 2))[0]
+    assert [text if isinstance(text, str) else text.content for text in texts] == ["a text", b"\3\4"] * 20
+    with pytest.raises(RuntimeError, match="missing"):
+        load("a text", tmp_path / "missing")
+
+
+@pytest.mark.parametrize("workers", [None, 0])
 def test_batches_of_plain_items_and_of_files_in_turn(workers: int | None) -> None:
     """Whether items need preparation is not taken from the batch before."""
     plain, marked = [torch.tensor([1, 2], dtype=torch.uint8)] * 4, [EncodedFile(b"\3\4\5")] * 4

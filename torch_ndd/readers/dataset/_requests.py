@@ -3,7 +3,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -13,7 +13,7 @@ from ..._core.process.fork_locks import new_lock
 from ..._core.process.workers import Workers
 from ..._core.work.bad_samples import UnreadableSamples
 from ._activity import Activity
-from ._items import Failed
+from ._items import Failed, Unprepared, collate_outputs, prepare_item
 from ._worker_processes import WorkerFailure, describe_error
 
 # Seconds. Items that take less are read by one thread at a time: handing the GIL from thread to thread takes 5 to 10 us, more than most data sets
@@ -255,10 +255,11 @@ def join_pieces(pieces: Sequence[list[Any]]) -> list[Any]:
     return pieces[0] if len(pieces) == 1 else list(itertools.chain.from_iterable(pieces))
 
 
-def check_items(items: list[Any]) -> list[Any]:
-    """Return the items of a batch. Raise UnreadableSamples with the errors of all that could not be read."""
-    if Failed not in set(map(type, items)):
-        return items
+def check_items(items: list[Any]) -> Set[type]:
+    """Return the types of the items of a batch. Raise UnreadableSamples with the errors of all that could not be read."""
+    kinds = set(map(type, items))
+    if Failed not in kinds:
+        return kinds
     causes, reasons = {}, {}
     for k, item in enumerate(items):
         if type(item) is Failed:
@@ -267,3 +268,12 @@ def check_items(items: list[Any]) -> list[Any]:
             reasons[k] = str(error) if is_remote else describe_error(error)
             causes[k] = (error.__cause__ or error) if is_remote else error
     raise UnreadableSamples(reasons, causes)
+
+
+def collate_items(items: list[Any], sources: Sequence[str] = ()) -> Any:
+    """Return the outputs of the items of a batch. Raise UnreadableSamples like :func:`check_items`."""
+    try:
+        return collate_outputs(items, sources, check_items(items))
+    except Unprepared:
+        items = read_each(prepare_item, items)
+        return collate_outputs(items, sources, check_items(items))
