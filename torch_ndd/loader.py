@@ -476,8 +476,7 @@ class _Loop(Iterator[Any]):
         self._process = 0  # the process that began it
         self._turn = new_lock()  # threads may share a loop
         self._replaced = False  # by a later loop
-        self._since = 0.0  # when the program went on with the latest batch
-        self._took = 0.0  # seconds of its preparation
+        self._took = 0.0  # seconds of the preparation of the latest batch
 
     def __next__(self) -> Any:
         with self._turn:
@@ -517,9 +516,8 @@ class _Loop(Iterator[Any]):
         watch, waiting = loader._watch, self._waiting
         if not self._is_latest(loader):
             raise self._stop(loader)
-        watch.note_request()
-        if self._since:
-            loader._balance.note_batch(time.perf_counter() - self._since, self._took)
+        if (model := watch.note_request()) is not None:
+            loader._balance.note_batch(model, self._took)
         if loader.prefetch and not waiting:
             self._submit(loader, prepare)
         try:
@@ -534,7 +532,6 @@ class _Loop(Iterator[Any]):
         # Submit the next batches before waiting for this one. Their size is known once fn has run.
         while len(waiting) < loader.prefetch and (not waiting or size * len(waiting) < loader.prefetch_bytes) and self._submit(loader, prepare):
             pass
-        self._since = time.perf_counter()
         with watch.waiting():
             result = map_leaves(as_torch, result)
             if loader.pin_memory and torch.cuda.is_available():

@@ -232,8 +232,9 @@ def test_numbers_of_several_types() -> None:
     ):
         (found,) = ndd.DataLoader(values, batch_size=2)
         assert (found.tolist(), found.dtype) == ([1, 2], dtype)
-    with pytest.raises(OverflowError, match="out of range for int64"):
-        list(ndd.DataLoader([1, large], batch_size=2))
+    for values in ([1, large], [2**63, 1], [2**63, -1]):  # of the latter NumPy makes floats
+        with pytest.raises(OverflowError, match="out of range for int64"):
+            list(ndd.DataLoader(values, batch_size=2))
 
 
 def test_arrays_of_another_byte_order() -> None:

@@ -36,13 +36,10 @@ class Blocks(NamedTuple):
 
     def places(self, begin: int, count: int) -> np.ndarray:
         """Return the positions in the shard of the worker's samples ``begin`` to ``begin + count``."""
-        return self._place(np.arange(begin, begin + count))
+        return self.place(np.arange(begin, begin + count))
 
-    def place(self, number: int) -> int:
-        """Return the position in the shard of one of the worker's samples."""
-        return self._place(number)
-
-    def _place(self, number: Any) -> Any:
+    def place(self, number: Any) -> Any:
+        """Return the position in the shard of a sample of the worker, or of an array of them."""
         # The worker's sample k lies in its block k // size; blocks of all workers alternate in the shard.
         return number if self.workers == 1 else (number // self.size * self.workers + self.worker) * self.size + number % self.size
 

@@ -264,7 +264,7 @@ class _Stage:
         self._watch._note(self._name, self._begin)
 
 
-# Stages by name: whose they are, and what torch's profiler shows.
+# Stages by name, in the order of Stats: whose they are, and what torch's profiler shows.
 _STAGES = {
     "read": ("loader", "torch_ndd: read"),
     "fn": ("loader", "torch_ndd: fn"),
@@ -334,11 +334,10 @@ class Stopwatch:
         """Time a wait for a result."""
         return _Stage(self, "wait")
 
-    def note_request(self) -> None:
-        """Note that the caller requests a batch."""
-        if self._since is not None:
-            self._note("model", self._since)
-            self._since = None
+    def note_request(self) -> float | None:
+        """Note that the caller requests a batch. Return the seconds that it had the one before, if there was one."""
+        since, self._since = self._since, None
+        return None if since is None else self._note("model", since)
 
     def note_batch(self, size: int) -> None:
         """Note that the caller gets a batch."""
@@ -346,11 +345,13 @@ class Stopwatch:
         self._bytes += size
         self._since = time.perf_counter_ns()
 
-    def _note(self, name: str, begin: int) -> None:
-        """Record a stage that ends now."""
+    def _note(self, name: str, begin: int) -> float:
+        """Record a stage that ends now, and return its seconds."""
         end = time.perf_counter_ns()
+        seconds = (end - begin) * 1e-9
         self._spans.append((name, begin, end))
-        self._seconds[name] += (end - begin) * 1e-9
+        self._seconds[name] += seconds
+        return seconds
 
     def spans(self) -> list[Span]:
         """Return what happened last: stages of the loader, and the work of the threads meanwhile."""

@@ -305,7 +305,7 @@ def collate(items: Sequence[Any], where: str = "", kinds: Set[type] | None = Non
     first, kinds = items[0], set(map(type, items)) if kinds is None else kinds
     is_of_one_type = len(kinds) == 1
     # Of these NumPy makes the types that torch does: 64 numbers in 2 us, torch.tensor takes 15. Others are out of range, as below.
-    if is_of_one_type and type(first) in _NUMBERS and (array := np.array(items)).dtype.kind in "bif":
+    if is_of_one_type and type(first) in _NUMBERS and (array := np.array(items)).dtype.kind == _NUMBERS[type(first)]:
         return new_batch(torch.from_numpy(array))
     # First, because a type registered with default_collate may be a mapping or sequence as well.
     if isinstance(first, str | bytes) or _is_leaf(first):
@@ -439,7 +439,7 @@ def _kind(value: Any) -> str:
     return "number" if isinstance(value, bool | int | float | complex | np.bool_ | np.number) else "object"
 
 
-_NUMBERS = frozenset((bool, int, float))
+_NUMBERS = {bool: "b", int: "i", float: "f"}  # and the kinds of NumPy's types for them
 OF_NUMPY = frozenset(torch.from_numpy(np.empty(0, kind)).dtype for kind in "?bBhHiIlLefd")
 _LONG = (np.longdouble, np.clongdouble)  # numbers of NumPy that torch does not have
 _ALONE = (np.uint64, np.bool_)  # which torch converts only alone
