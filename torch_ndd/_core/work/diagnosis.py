@@ -264,7 +264,7 @@ class _Stage:
         self._watch._note(self._name, self._begin)
 
 
-# Stages by name, in the order of Stats: whose they are, and what torch's profiler shows.
+# Stages by name: whose they are, and what torch's profiler shows.
 _STAGES = {
     "read": ("loader", "torch_ndd: read"),
     "fn": ("loader", "torch_ndd: fn"),
@@ -382,7 +382,8 @@ class Stopwatch:
         augment = sum(operators.values()) - decode
         images, size, cached = (now - before for now, before in zip(count_images(self.number), self._images_before, strict=True))
         others = self._others + (0.0 if self._others_before is None else _of_others(self.number) - self._others_before)
-        times = (*self._seconds.values(), decode, augment)
+        seconds = self._seconds
+        times = (seconds["read"], seconds["fn"], seconds["wait"], seconds["model"], decode, augment)
         requests = (images, cached, size, others, self._decoded_again, self._scaled)
         return Stats(self._batches, self.samples, self._bytes, *times, *requests, operators=operators)
 
