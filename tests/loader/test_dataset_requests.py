@@ -74,8 +74,8 @@ def test_pieces_suit_the_work() -> None:
     pace.note_batch(0.1, in_turn=False, work=0.4, threads=4)  # decoding of large images
     assert (pace.choose_piece(64, 4, False), pace.choose_piece(64, 4, True), pace.choose_piece(3, 4, True)) == (1, 16, 1)
     pace.note_batch(1e-6, in_turn=True, work=1e-6)
-    assert (pace.choose_piece(64, 4, False), pace.choose_piece(64, 4, True), pace.choose_piece(0, 4, True)) == (22, 64, 1)
-    assert (pace.choose_piece(256, 4, False), pace.choose_piece(4096, 4, False)) == (86, 100)  # 0.1 ms at most, so that it can stop
+    assert (pace.choose_piece(64, 4, False), pace.choose_piece(64, 4, True), pace.choose_piece(0, 4, True)) == (16, 64, 1)
+    assert (pace.choose_piece(256, 4, False), pace.choose_piece(4096, 4, False)) == (64, 100)  # 0.1 ms at most, so that it can stop
     pace.note_batch(10e-6, in_turn=True, work=10e-6)
     assert pace.choose_piece(4096, 4, False) == 16
 

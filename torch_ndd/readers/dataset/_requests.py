@@ -23,9 +23,9 @@ _QUICK = 30e-6
 # on one thread takes 10 to 16 ms of four.
 _SHORT = 0.2
 # Items of a piece, if one thread reads: it looks after each piece whether it should stop. That takes 3 us, so that quick items have larger pieces in
-# large batches: _PIECES_OF_QUICK, of _QUICK_PIECE seconds at most.
+# large batches: _PIECES_OF_QUICK, of _QUICK_PIECE seconds at most. With 3 a mix of two sources has 2, too few to leave out one that was held up.
 _ITEMS_IN_TURN = 16
-_PIECES_OF_QUICK, _QUICK_PIECE = 3, 100e-6
+_PIECES_OF_QUICK, _QUICK_PIECE = 4, 100e-6
 _PIECE_IN_TURN = 2e-3  # seconds of a piece, at most
 _TRIAL = 20e-3  # seconds that one thread reads before others may help it
 _PIECES_OF_TRIAL = 3  # at least
