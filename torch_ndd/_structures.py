@@ -11,6 +11,7 @@ from ._core.context.device import DeviceLike, torch_device
 from ._core.values.batch import Batch
 from ._core.values.samples import Samples
 from ._core.values.tensor import Tensor, new_tensor
+from ._core.work.sources import UNKNOWN
 from ._core.work.upload import copy_to_device
 from .batches._source import Plan
 from .readers.dataset import Collated
@@ -36,10 +37,9 @@ def _is_list_of_parts(result: Any, outputs: Any) -> bool:
 
 def sources_of(outputs: Any) -> Sequence[str]:
     """Return the sources of a reader's outputs, one per sample."""
-    if isinstance(outputs, Collated | Items) and outputs.sources:
-        first = None if isinstance(outputs, Collated) else next(leaves(outputs), None)
-        return outputs.sources if first is None else first.sources
-    return next((leaf.sources for leaf in leaves(outputs) if isinstance(leaf, Batch) and leaf.sources), ())
+    if isinstance(outputs, (Collated, Items)) and outputs.sources is not UNKNOWN:
+        return outputs.sources
+    return next((leaf.sources for leaf in leaves(outputs) if leaf.sources is not UNKNOWN), UNKNOWN)
 
 
 def add_paths(result: Any, outputs: Any) -> Any:
@@ -60,12 +60,14 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     kind = type(value)
     if kind is Batch or kind is torch.Tensor:  # most leaves; each of the questions below takes 0.4 us
         return function(value)
-    if kind is tuple:
+    if kind is tuple or kind is list:
+        if _PLAIN.issuperset(map(type, value)):
+            return value
         parts = [map_leaves(function, part) for part in value]
-        return value if all(map(operator.is_, parts, value)) else tuple(parts)
+        return value if all(map(operator.is_, parts, value)) else kind(parts)
     if isinstance(value, Samples):
         return [map_leaves(function, part) for part in value]
-    if isinstance(value, str | bytes | bytearray | memoryview | range) or (kind is list and _PLAIN.issuperset(map(type, value))):
+    if isinstance(value, str | bytes | bytearray | memoryview | range):
         return value
     # Containers without changed parts are returned themselves: some types, such as PackedSequence, cannot be built from any parts.
     if isinstance(value, Mapping):

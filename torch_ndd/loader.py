@@ -44,6 +44,7 @@ from .readers.dataset._worker_processes import Context
 __all__ = ["DataLoader", "Diagnosis"]
 
 STATE_VERSION = 1
+_NO_BATCHES = (GeneratorType, CoroutineType)  # what fn may return by mistake
 _STATE = keys(version=equal(STATE_VERSION), reader=anything, seed=whole(-(2**63), 2**64 - 1))
 
 # Generous: two batches of 256 images of 224x224 pixels in float32 are 0.3 GB.
@@ -266,7 +267,7 @@ class DataLoader:
         if self._preparing._is_owned():
             raise RuntimeError("DataLoader: fn cannot move the loader that calls it; it would wait for its own batch")
         loop = None if self._loop is None else self._loop()
-        self._loop = None  # _prepare_next drops the places of a loop that is not the latest
+        self._loop = None  # _prepare_for prepares nothing for a loop that is not the latest
         if loop is not None:
             loop._discard()
         with self._preparing if wait else nullcontext():
@@ -277,17 +278,10 @@ class DataLoader:
             self._executor, self._process = Workers(1, "torch_ndd.DataLoader", self), os.getpid()
         return self._executor
 
-    def _prepare_next(self, loop: "weakref.ref[_Loop]", places: "deque[Future[_Prepared | None]]", prepare: Callable[[], "_Prepared | None"]) -> None:
-        """Resolve the oldest place with the result of ``prepare``; None if the loop is over. So the order does not depend on threads."""
+    def _prepare_for(self, loop: "weakref.ref[_Loop]", prepare: Callable[[], "_Prepared | None"]) -> "_Prepared | None":
+        """Return the result of ``prepare`` for a loop, on the thread of the loader; None if the loop is over."""
         with self._preparing:
-            place = places.popleft()
-            # The loop was left before its batch was begun.
-            if not place.set_running_or_notify_cancel():
-                return
-            try:
-                place.set_result(prepare() if self._loop is loop and loop() is not None else None)
-            except BaseException as error:  # SystemExit of fn, for example
-                place.set_exception(error)
+            return prepare() if self._loop is loop and loop() is not None else None
 
     def _prepare_here(self, prepare: Callable[[], "_Prepared | None"]) -> "_Prepared | None":
         """Return the result of ``prepare`` on the program's thread."""
@@ -306,29 +300,29 @@ class DataLoader:
                 stream = None if caller.device_id is None else streams.thread_stream(caller.device_id)
                 context = EvalContext(thread_pool=caller.own_pool, device_id=caller.device_id, cuda_stream=stream)
             epoch, place = reader.locate_next_batch()
-            generator = self._generator(epoch, place)
-            with watch.reading(), mode, context, using_rng(generator, of_batch=True):  # a mix calls the functions of its sources
-                outputs = next(batches, None)
-            if outputs is None:
-                return None
-            plan = None
-            if isinstance(outputs, Planned):
-                outputs, plan = outputs
-            samples = outputs.samples if isinstance(outputs, Collated) else count_of(outputs)
-            if self.drop_last and reader.is_incomplete(samples, self.batch_size or 1):
-                return self._prepare(batches, mode, caller, context)  # which ends the reader's epoch
-            # The state after this batch, taken on the thread that reads: the reader itself is ahead of the program.
-            after = reader.state_dict()
-            watch.samples += samples
-            watch.note_sources(epoch, sources_of(outputs))
-            # Without functions the user gets the containers of torch's default_collate.
-            plain = self._before is None and self.fn is None
-            result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and plain) else outputs
-            if plain and plan is None and not self.return_paths and self.device is None:  # entering the contexts takes 10 us
-                self._check_result(result)
-            else:
-                with watch.calling(), mode, context, using_rng(generator, of_batch=True):
-                    result = self._complete(result, outputs, plan)
+            # The reader runs code of the user too: data sets, and the functions of a mix.
+            with watch.owning(), mode, context, using_rng(of_batch=partial(self._generator, epoch, place)):
+                with watch.reading():
+                    outputs = next(batches, None)
+                if outputs is None:
+                    return None
+                plan = None
+                if isinstance(outputs, Planned):
+                    outputs, plan = outputs
+                samples = outputs.samples if isinstance(outputs, Collated) else count_of(outputs)
+                if self.drop_last and reader.is_incomplete(samples, self.batch_size or 1):
+                    return self._prepare(batches, mode, caller, context)  # which ends the reader's epoch
+                # The state after this batch, taken on the thread that reads: the reader itself is ahead of the program.
+                after = reader.state_dict()
+                watch.note_samples(epoch, samples, sources_of(outputs))
+                # Without functions the user gets the containers of torch's default_collate.
+                plain = self._before is None and self.fn is None
+                result = outputs.value if isinstance(outputs, Collated) or (isinstance(outputs, Items) and plain) else outputs
+                if plain and plan is None and not self.return_paths and self.device is None:  # there is no time to note
+                    self._check_result(result)
+                else:
+                    with watch.calling():
+                        result = self._complete(result, outputs, plan)
             return _Prepared(after, result, None, count_bytes(result), time.perf_counter() - begin)
         except StopIteration as error:  # would silently end the user's loop
             failed = RuntimeError("DataLoader: fn raised StopIteration")
@@ -352,7 +346,7 @@ class DataLoader:
         return result if self.device is None else map_leaves(partial(move_leaf, device=self.device), result)
 
     def _check_result(self, result: Any) -> None:
-        if result is None or isinstance(result, GeneratorType | CoroutineType):
+        if result is None or isinstance(result, _NO_BATCHES):
             what = "collate_fn" if self.fn is None else f"fn ({getattr(self.fn, '__qualname__', self.fn)})"
             raise TypeError(f"DataLoader: {what} must return the batch, got {result!r}; is a return statement missing?")
 
@@ -479,12 +473,10 @@ class _Loop(Iterator[Any]):
         self._caller = EvalMode.current(), EvalContext.current()
         self._prepare: Callable[[], _Prepared | None] | None = None  # until it has begun
         self._waiting: deque[Future[_Prepared | None] | _Prepared | None] = deque()  # None: the end
-        self._places: deque[Future[_Prepared | None]] = deque()  # the unresolved ones, one per submitted call
         self._process = 0  # the process that began it
         self._turn = new_lock()  # threads may share a loop
         self._replaced = False  # by a later loop
-        self._since = 0.0  # when the program went on with the latest batch
-        self._took = 0.0  # seconds of its preparation
+        self._took = 0.0  # seconds of the preparation of the latest batch
 
     def __next__(self) -> Any:
         with self._turn:
@@ -524,9 +516,8 @@ class _Loop(Iterator[Any]):
         watch, waiting = loader._watch, self._waiting
         if not self._is_latest(loader):
             raise self._stop(loader)
-        watch.note_request()
-        if self._since:
-            loader._balance.note_batch(time.perf_counter() - self._since, self._took)
+        if (model := watch.note_request()) is not None:
+            loader._balance.note_batch(model, self._took)
         if loader.prefetch and not waiting:
             self._submit(loader, prepare)
         try:
@@ -541,7 +532,6 @@ class _Loop(Iterator[Any]):
         # Submit the next batches before waiting for this one. Their size is known once fn has run.
         while len(waiting) < loader.prefetch and (not waiting or size * len(waiting) < loader.prefetch_bytes) and self._submit(loader, prepare):
             pass
-        self._since = time.perf_counter()
         with watch.waiting():
             result = map_leaves(as_torch, result)
             if loader.pin_memory and torch.cuda.is_available():
@@ -559,18 +549,15 @@ class _Loop(Iterator[Any]):
 
     def _submit(self, loader: DataLoader, prepare: Callable[[], _Prepared | None]) -> bool:
         """Have a batch prepared, or prepare it. Return False if there is none to wait for: the thread must first end what it has begun."""
+        waiting = self._waiting
         if not loader._balance.suggests_here(loader.fn, loader.reader):
-            place: Future[_Prepared | None] = Future()
-            # The thread fulfills places in their order, whichever of the calls it runs.
-            self._places.append(place)
-            self._waiting.append(place)
-            call = loader._thread().submit(loader._prepare_next, weakref.ref(self), self._places, prepare)
-            call.add_done_callback(partial(_cancel_too, place))
+            # One thread, so that batches are prepared in the order of these calls.
+            waiting.append(loader._thread().submit(loader._prepare_for, weakref.ref(self), prepare))
             return True
-        if self._places:
+        if waiting and isinstance(latest := waiting[-1], Future) and not latest.done():
             return False
         prepared = loader._prepare_here(prepare)
-        self._waiting.append(prepared)
+        waiting.append(prepared)
         return prepared is not None
 
     def close(self) -> None:
@@ -588,9 +575,3 @@ class _Loop(Iterator[Any]):
             if isinstance(entry, Future):
                 entry.cancel()
         self._waiting.clear()
-
-
-def _cancel_too(place: Future[Any], call: Future[Any]) -> None:
-    """Cancel the place of a call that the end of the program cancelled, so that no consumer waits for it forever."""
-    if call.cancelled():
-        place.cancel()

@@ -232,8 +232,9 @@ def test_numbers_of_several_types() -> None:
     ):
         (found,) = ndd.DataLoader(values, batch_size=2)
         assert (found.tolist(), found.dtype) == ([1, 2], dtype)
-    with pytest.raises(OverflowError, match="out of range for int64"):
-        list(ndd.DataLoader([1, large], batch_size=2))
+    for values in ([1, large], [2**63, 1], [2**63, -1]):  # of the latter NumPy makes floats
+        with pytest.raises(OverflowError, match="out of range for int64"):
+            list(ndd.DataLoader(values, batch_size=2))
 
 
 def test_arrays_of_another_byte_order() -> None:
@@ -247,6 +248,27 @@ def test_times_of_numpy_stay_as_they_are() -> None:
     for value in (np.datetime64("2020-01-01"), np.timedelta64(3, "s")):
         (found,) = ndd.DataLoader([value, value], batch_size=2)
         assert found == [value, value]
+
+
+@pytest.mark.parametrize("workers", [None, 0])
+def test_items_that_begin_with_a_plain_one(workers: int | None, tmp_path: Path) -> None:
+    """Which items need preparation is not taken from others of their batch: each is prepared, or found by the column that it is in."""
+    path = tmp_path / "file"
+    path.write_bytes(b"\3\4")
+
+    def load(*items: Any) -> Any:
+        return next(iter(ndd.DataLoader([*items] * 20, batch_size=len(items) * 20, num_workers=workers)))
+
+    with pytest.raises(TypeError, match=r"one type, got File and int"):
+        load(1, path)
+    with pytest.raises(TypeError, match=r"part \['a'\].* one type, got File and NoneType"):
+        load({"a": None}, {"a": path})
+    with pytest.raises(TypeError, match=r"one type, got File and ndarray"):
+        load((np.zeros(2),), (path,))
+    texts = load(("a text", 1), (path, 2))[0]
+    assert [text if isinstance(text, str) else text.content for text in texts] == ["a text", b"\3\4"] * 20
+    with pytest.raises(RuntimeError, match="missing"):
+        load("a text", tmp_path / "missing")
 
 
 @pytest.mark.parametrize("workers", [None, 0])

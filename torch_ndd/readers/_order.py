@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,9 +36,12 @@ class Blocks(NamedTuple):
 
     def places(self, begin: int, count: int) -> np.ndarray:
         """Return the positions in the shard of the worker's samples ``begin`` to ``begin + count``."""
-        own = np.arange(begin, begin + count)
+        return self.place(np.arange(begin, begin + count))
+
+    def place(self, number: Any) -> Any:
+        """Return the position in the shard of a sample of the worker, or of an array of them."""
         # The worker's sample k lies in its block k // size; blocks of all workers alternate in the shard.
-        return own if self.workers == 1 else (own // self.size * self.workers + self.worker) * self.size + own % self.size
+        return number if self.workers == 1 else (number // self.size * self.workers + self.worker) * self.size + number % self.size
 
 
 ALL_BLOCKS = Blocks()
@@ -176,7 +179,7 @@ class Order:
 
     def has_rest(self, position: Position, blocks: Blocks) -> bool:
         """Return whether this pass has samples left."""
-        return len(self.rest(position, 1, blocks)) > 0
+        return blocks.place(position.offset) < self._span(position.passes).delivered
 
     def walk(self, position: Position, count: int, blocks: Blocks) -> tuple[np.ndarray, Position]:
         """Return the next ``count`` samples of this pass as :meth:`rest` does, and the position after them."""

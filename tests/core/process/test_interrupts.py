@@ -206,7 +206,9 @@ def test_epochs_after_an_interrupt_anywhere_are_whole_and_in_order(kind: str, fo
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_pool_of_one_has_one_thread_after_its_start_was_interrupted(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("prefetch", [2, 8])
+def test_a_pool_of_one_has_one_thread_after_its_start_was_interrupted(moment: str, prefetch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So batches come in order: the thread of a loader prepares them one after the other."""
     start = threading.Thread.start
     interrupts = iter([True])
 
@@ -218,14 +220,14 @@ def test_a_pool_of_one_has_one_thread_after_its_start_was_interrupted(moment: st
         if moment == "before":
             start(thread)
 
-    loader = ndd.DataLoader([np.full(1, k) for k in range(40)], batch_size=1, num_workers=0)
+    loader = ndd.DataLoader([np.full(1, k) for k in range(40)], lambda values: values, batch_size=1, num_workers=0, prefetch=prefetch)
     loader._thread()
     monkeypatch.setattr(threading.Thread, "start", interrupt)
     with pytest.raises(KeyboardInterrupt):
         list(loader)
     for _ in range(20):
-        assert [int(batch) for (batch,) in loader] == list(range(40))
-    assert len(loader._thread()._threads) == 1
+        assert [int(batch) for batch in loader] == list(range(40))
+        assert len(loader._thread()._threads) == 1
 
 
 def test_a_pool_that_was_made_smaller_has_fewer_threads() -> None:
@@ -250,13 +252,6 @@ def test_a_pool_that_was_made_smaller_has_fewer_threads() -> None:
                 handle.result()
             assert most <= threads
             assert len(workers._threads) <= threads
-
-
-def test_the_order_of_batches_does_not_depend_on_the_number_of_threads() -> None:
-    loader = ndd.DataLoader([np.full(1, k) for k in range(40)], lambda values: values, batch_size=1, prefetch=8)
-    loader._thread().resize(8)
-    for _ in range(20):
-        assert [int(batch) for batch in loader] == list(range(40))
 
 
 # Training interrupted at random moments, each with another set of live objects.

@@ -197,9 +197,10 @@ class EvalContext:
         except BaseException:
             self._lock.release()
             raise
-        self._depth = streams.local.entered.count(self) + 1  # counted and not added: a fork may have left an entry of a thread that the child lacks
-        streams.local.entered.append(self)
-        _enter_pool()
+        entered = streams.local.entered
+        self._depth = entered.count(self) + 1  # counted and not added: a fork may have left an entry of a thread that the child lacks
+        entered.append(self)
+        _enter_pool(self._pool)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -211,8 +212,9 @@ class EvalContext:
                 self._run_invocations()
         finally:
             self._depth -= 1
-            streams.local.entered.pop()
-            _enter_pool()
+            entered = streams.local.entered
+            entered.pop()
+            _enter_pool(entered[-1]._pool if entered else None)
             self._device.__exit__()
             self._lock.release()
 
@@ -228,9 +230,8 @@ def _new_default(device_id: int | None) -> EvalContext:
     return new
 
 
-def _enter_pool() -> None:
+def _enter_pool(pool: ThreadPool | None) -> None:
     # The native library starts the tasks of this thread's kernels in this pool.
-    pool = streams.local.entered[-1]._pool if streams.local.entered else None
     native.pool_enter(None if pool is None else pool._handle)
 
 

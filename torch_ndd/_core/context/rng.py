@@ -8,7 +8,7 @@ import re
 import secrets
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, final
 
@@ -235,8 +235,8 @@ class RNG:
 
 
 class _Default(threading.local):
-    rng: RNG | None = None
-    of_batch = False  # whether its position is that of the batch which a loader prepares
+    rng: RNG | None = None  # created by the first draw
+    of_batch: Callable[[], RNG] | None = None  # creates that of the batch which a loader prepares
     seeded = False  # by set_seed()
     process = 0
 
@@ -265,26 +265,35 @@ def get_default_rng() -> RNG:
     rng = _default.rng
     # The generator of a forked child would repeat the numbers of its parent.
     if rng is None or _default.process != _process:
-        rng = _default.rng = _fresh(rng)
+        is_of_batch = rng is None and _default.of_batch is not None and _default.process == _process
+        rng = _default.rng = _default.of_batch() if is_of_batch else _fresh(rng)  # type: ignore[misc]
         _default.process = _process
     return rng
 
 
-@contextmanager
-def using_rng(rng: RNG, of_batch: bool = False) -> Iterator[None]:
-    """Make ``rng`` the calling thread's generator within this block; with ``of_batch`` its position is that of a loader's batch."""
-    before = _default.rng, _default.process, _default.of_batch
-    _default.rng, _default.process, _default.of_batch = rng, _process, of_batch
-    try:
-        yield
-    finally:
-        _default.rng, _default.process, _default.of_batch = before
+class using_rng:
+    """``with using_rng(rng):`` makes ``rng`` the calling thread's generator within the block.
+
+    In its place ``of_batch`` creates a generator at the position of a loader's batch, with the first draw: few batches draw, and each would pay 5 us.
+    """
+
+    __slots__ = ("_before", "_of_batch", "_rng")
+
+    def __init__(self, rng: RNG | None = None, of_batch: Callable[[], RNG] | None = None) -> None:
+        self._rng, self._of_batch = rng, of_batch
+
+    def __enter__(self) -> None:
+        self._before = _default.rng, _default.process, _default.of_batch
+        _default.rng, _default.process, _default.of_batch = self._rng, _process, self._of_batch
+
+    def __exit__(self, *_: object) -> None:
+        _default.rng, _default.process, _default.of_batch = self._before
 
 
 @contextmanager
 def at_batch(rng: RNG) -> Iterator[RNG]:
     """Yield a generator with the seed of ``rng``: within a loader at the place of the batch, so that it needs no state; else ``rng`` itself."""
-    if not _default.of_batch:
+    if _default.of_batch is None:
         yield rng
         return
     loader = get_default_rng()

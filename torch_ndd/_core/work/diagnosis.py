@@ -9,7 +9,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -226,12 +226,60 @@ class Work:
                 _by_python[self._key] = _by_python.get(self._key, 0) + took
 
 
+class _Owning:
+    """A context in which the calls of a thread belong to a loader."""
+
+    __slots__ = ("_before", "_owner", "_watch")
+
+    def __init__(self, watch: "Stopwatch") -> None:
+        self._watch = watch
+
+    def __enter__(self) -> None:
+        self._before, _thread.watch = _thread.watch, self._watch
+        self._owner = native.set_owner(self._watch.number)
+
+    def __exit__(self, *_: object) -> None:
+        native.set_owner(self._owner)
+        _thread.watch = self._before
+
+
+class _Stage:
+    """A context that times a stage of a loader, and shows it in torch's profiler. A generator in its place took three times as long."""
+
+    __slots__ = ("_begin", "_name", "_record", "_watch")
+
+    def __init__(self, watch: "Stopwatch", name: str) -> None:
+        self._watch, self._name = watch, name
+        # Without a profiler, recording would take 10 us.
+        self._record = torch.profiler.record_function(_STAGES[name][1]) if torch.autograd.profiler._is_profiler_enabled else None
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter_ns()
+        if self._record is not None:
+            self._record.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        if self._record is not None:
+            self._record.__exit__(*error)
+        self._watch._note(self._name, self._begin)
+
+
+# Stages by name: whose they are, and what torch's profiler shows.
+_STAGES = {
+    "read": ("loader", "torch_ndd: read"),
+    "fn": ("loader", "torch_ndd: fn"),
+    "wait": ("program", "torch_ndd: wait for a batch"),
+    "model": ("program", ""),
+}
+
+
 class Stopwatch:
     """Measures what :class:`Stats` reports."""
 
     def __init__(self) -> None:
         self.samples = self._batches = self._bytes = 0
-        self._read = self._call = self._wait = self._model = self._others = 0.0
+        self._seconds = dict.fromkeys(_STAGES, 0.0)
+        self._others = 0.0
         self._since: int | None = None  # the caller has had its batch since then
         self._begin()
 
@@ -239,28 +287,21 @@ class Stopwatch:
         self.number = _number_of(self)
         self._worked_before, self._images_before = measure_operators(self.number), count_images(self.number)
         self._others_before: float | None = None  # what others had worked when the loop began
-        self._spans: deque[Span] = deque(maxlen=_MAX_SPANS)
+        self._spans: deque[tuple[str, int, int]] = deque(maxlen=_MAX_SPANS)  # name of the stage, begin, end
         self.sources: deque[tuple[int, Sequence[str]]] = deque(maxlen=_MAX_SOURCES)
         self._decoding: set[int] = set()  # addresses of what this call of fn has had decoded
         self._decoded_again = self._scaled = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("samples", "_batches", "_bytes", "_read", "_call", "_wait", "_model", "_others")}
+        return {name: getattr(self, name) for name in ("samples", "_batches", "_bytes", "_seconds", "_others")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _since=None)
         self._begin()
 
-    @contextmanager
-    def _owning(self) -> Iterator[None]:
+    def owning(self) -> _Owning:
         """Let the calls of this thread belong to this loader."""
-        before, _thread.watch = _thread.watch, self
-        owner = native.set_owner(self.number)
-        try:
-            yield
-        finally:
-            native.set_owner(owner)
-            _thread.watch = before
+        return _Owning(self)
 
     def note_decoding(self, address: int, images: int, scaled: bool) -> None:
         """Note that images are to be decoded, which lie at this address."""
@@ -271,44 +312,32 @@ class Stopwatch:
         if scaled:
             self._scaled += images
 
-    def note_sources(self, epoch: int, sources: Sequence[str]) -> None:
-        """Note where the samples of a batch come from."""
+    def note_samples(self, epoch: int, samples: int, sources: Sequence[str]) -> None:
+        """Note the number of samples of a batch, and where they come from."""
+        self.samples += samples
         self.sources.append((epoch, sources))
 
     def begin_loop(self) -> None:
         """Note that a loop begins: what others work from now on, they do while the loader is in use."""
         self._others_before = _of_others(self.number)
 
-    @contextmanager
-    def reading(self) -> Iterator[None]:
+    def reading(self) -> _Stage:
         """Time a read."""
-        begin = time.perf_counter_ns()
-        with _record_stage("torch_ndd: read"), self._owning():
-            yield
-        self._read += self._note("read", "loader", begin)
+        return _Stage(self, "read")
 
-    @contextmanager
-    def calling(self) -> Iterator[None]:
+    def calling(self) -> _Stage:
         """Time a call of ``fn``."""
-        begin = time.perf_counter_ns()
         self._decoding.clear()
-        with _record_stage("torch_ndd: fn"), self._owning():
-            yield
-        self._call += self._note("fn", "loader", begin)
+        return _Stage(self, "fn")
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
+    def waiting(self) -> _Stage:
         """Time a wait for a result."""
-        begin = time.perf_counter_ns()
-        with _record_stage("torch_ndd: wait for a batch"):
-            yield
-        self._wait += self._note("wait", "program", begin)
+        return _Stage(self, "wait")
 
-    def note_request(self) -> None:
-        """Note that the caller requests a batch."""
-        if self._since is not None:
-            self._model += self._note("model", "program", self._since)
-            self._since = None
+    def note_request(self) -> float | None:
+        """Note that the caller requests a batch. Return the seconds that it had the one before, if there was one."""
+        since, self._since = self._since, None
+        return None if since is None else self._note("model", since)
 
     def note_batch(self, size: int) -> None:
         """Note that the caller gets a batch."""
@@ -316,15 +345,17 @@ class Stopwatch:
         self._bytes += size
         self._since = time.perf_counter_ns()
 
-    def _note(self, name: str, thread: str, begin: int) -> float:
-        """Record a span that ends now, and return its seconds."""
+    def _note(self, name: str, begin: int) -> float:
+        """Record a stage that ends now, and return its seconds."""
         end = time.perf_counter_ns()
-        self._spans.append(Span(name, thread, begin, end))
-        return (end - begin) * 1e-9
+        seconds = (end - begin) * 1e-9
+        self._spans.append((name, begin, end))
+        self._seconds[name] += seconds
+        return seconds
 
     def spans(self) -> list[Span]:
         """Return what happened last: stages of the loader, and the work of the threads meanwhile."""
-        own = list(self._spans)
+        own = [Span(name, _STAGES[name][0], begin, end) for name, begin, end in list(self._spans)]
         if not own:
             return []
         first = min(span.begin for span in own)
@@ -351,7 +382,8 @@ class Stopwatch:
         augment = sum(operators.values()) - decode
         images, size, cached = (now - before for now, before in zip(count_images(self.number), self._images_before, strict=True))
         others = self._others + (0.0 if self._others_before is None else _of_others(self.number) - self._others_before)
-        times = (self._read, self._call, self._wait, self._model, decode, augment)
+        seconds = self._seconds
+        times = (seconds["read"], seconds["fn"], seconds["wait"], seconds["model"], decode, augment)
         requests = (images, cached, size, others, self._decoded_again, self._scaled)
         return Stats(self._batches, self.samples, self._bytes, *times, *requests, operators=operators)
 
@@ -359,11 +391,6 @@ class Stopwatch:
         """Return how many samples of an epoch come from one file."""
         names = [(epoch, name) for epoch, sources in list(self.sources) for name in sources]
         return len(names) / len(set(names)) if names else 1.0
-
-
-def _record_stage(name: str) -> AbstractContextManager[Any]:
-    """Return a context that shows a stage in torch's profiler; without one it would take 10 us."""
-    return torch.profiler.record_function(name) if torch.autograd.profiler._is_profiler_enabled else nullcontext()
 
 
 def count_images(owner: int) -> tuple[int, int, int]:

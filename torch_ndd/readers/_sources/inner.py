@@ -4,6 +4,7 @@
 import copy
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -188,7 +189,7 @@ class InnerSource:
         for k in range(min(attempts, self.reader._size or 1)):
             try:
                 # A generator of its own: the probe must not change the random numbers of the program.
-                with using_rng(RNG(0), of_batch=True):
+                with using_rng(of_batch=partial(RNG, 0)):
                     return self.read(np.full(1, k, np.int64))
             except UnreadableSamples:
                 continue

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Any map-style ``torch.utils.data.Dataset`` as a reader."""
 
-import operator
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
@@ -21,8 +20,8 @@ from .._options import LoaderOptions
 from .._order import Order, Position
 from .._threads import READING_THREADS, ThreadedReader
 from ._activity import Activity
-from ._items import Failed, Rows, collate_outputs, find_table, first_sample, need_no_preparation, prepare_item, resolve_subsets, take_rows
-from ._requests import ItemRequest, Pace, PaceOfProcesses, check_items, choose_size, read_each
+from ._items import Failed, Rows, find_table, first_sample, needs_preparation, prepare_item, resolve_subsets, take_rows
+from ._requests import ItemRequest, Pace, PaceOfProcesses, check_items, choose_size, collate_items, read_each
 from ._worker_processes import Context, Processes, check_context
 
 
@@ -95,7 +94,6 @@ class Dataset(ThreadedReader):
         self._lender: Dataset | None = None  # whose threads are used
         self.reads_together = multiprocessing_context is None and _has_getitems(dataset)
         self._begun = False  # an epoch
-        self._prepares = True  # what the latest items suggest: they need preparation
         self._activity, self._pace = Activity(), Pace() if multiprocessing_context is None else PaceOfProcesses()
 
     # `len(dataset)` is asked for in every epoch, because a data set or sampler may have grown.
@@ -218,21 +216,20 @@ class Dataset(ThreadedReader):
 
     def _read_alone(self, samples: list[int]) -> list[Any]:
         """Return what :meth:`_read_piece` does, from a call for each item."""
-        read = partial(operator.getitem, self._dataset)
-        if not self._prepares or self._collate is not None:
-            return self._prepare(read_each(read, samples))
-        # What an item is converted from, such as a picture of PIL, is not kept until all of them were read.
+        read = self._dataset.__getitem__  # bound: a look-up of the method for each item would take half as long as a quick item
+        if self._collate is not None:
+            return read_each(read, samples)
         first = read_each(read, samples[:1])
-        self._prepares = not need_no_preparation(first)
-        if self._prepares:
-            return read_each(prepare_item, first) + read_each(self._read, samples[1:])
-        return self._prepare(first + read_each(read, samples[1:]))
+        # What an item is converted from, such as a picture of PIL, is not kept until all of them were read.
+        read = self._read if self._prepares(first) else read
+        return self._prepare(first) + read_each(read, samples[1:])
+
+    def _prepares(self, items: list[Any]) -> bool:
+        """Return whether items must be prepared here; the first one shows it, and :func:`collate_items` prepares others that turn up."""
+        return self._collate is None and bool(items) and needs_preparation(items[0])
 
     def _prepare(self, items: list[Any]) -> list[Any]:
-        if self._collate is not None or need_no_preparation(items):
-            return items
-        self._prepares = True
-        return read_each(prepare_item, items)
+        return read_each(prepare_item, items) if self._prepares(items) else items
 
     def _read_piece(self, samples: list[int]) -> list[Any]:
         """Return the items of some samples, with :class:`Failed` in place of those that cannot be read."""
@@ -290,10 +287,11 @@ class Dataset(ThreadedReader):
         found = (self.start(samples) if self._is_forked() else request)()
         if isinstance(found, Rows):
             return found.outputs(Sources(self._source, samples))
-        items = check_items(found)
+        sources = Sources(self._source, samples)
         if self._collate is not None:
-            return Collated(self._collate(items), len(items), Sources(self._source, samples))
-        return collate_outputs(items, Sources(self._source, samples))
+            check_items(found)
+            return Collated(self._collate(found), len(samples), sources)
+        return collate_items(found, sources)
 
     def _reads_inline(self) -> bool:
         return self._workers == 0 and self._context is None

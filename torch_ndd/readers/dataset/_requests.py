@@ -3,7 +3,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -13,7 +13,7 @@ from ..._core.process.fork_locks import new_lock
 from ..._core.process.workers import Workers
 from ..._core.work.bad_samples import UnreadableSamples
 from ._activity import Activity
-from ._items import Failed
+from ._items import Failed, Unprepared, collate_outputs, prepare_item
 from ._worker_processes import WorkerFailure, describe_error
 
 # Seconds. Items that take less are read by one thread at a time: handing the GIL from thread to thread takes 5 to 10 us, more than most data sets
@@ -23,7 +23,7 @@ _QUICK = 30e-6
 # on one thread takes 10 to 16 ms of four.
 _SHORT = 0.2
 # Items of a piece, if one thread reads: it looks after each piece whether it should stop. That takes 3 us, so that quick items have larger pieces in
-# large batches: _PIECES_OF_QUICK, of _QUICK_PIECE seconds at most.
+# large batches: _PIECES_OF_QUICK, of _QUICK_PIECE seconds at most. With 3 a mix of two sources has 2, too few to leave out one that was held up.
 _ITEMS_IN_TURN = 16
 _PIECES_OF_QUICK, _QUICK_PIECE = 4, 100e-6
 _PIECE_IN_TURN = 2e-3  # seconds of a piece, at most
@@ -132,20 +132,10 @@ def choose_size(items: int, pool: Workers | None, pace: Pace | None, in_one_call
     return 1 if pace is None else pace.choose_piece(items, pool.max_workers, in_one_call)
 
 
-class _Pieces:
-    """What the pieces of one thread have taken."""
-
-    def __init__(self) -> None:
-        self.count, self._seconds, self._items = 0, 0.0, 0
-        self._longest = 0.0, 0
-
-    def add(self, seconds: float, items: int) -> None:
-        self.count, self._seconds, self._items = self.count + 1, self._seconds + seconds, self._items + items
-        self._longest = max(self._longest, (seconds, items))
-
-    def typical(self) -> float:
-        """Return the seconds of an item, without the longest piece: it may have waited for a busy core."""
-        return (self._seconds - self._longest[0]) / max(1, self._items - self._longest[1])
+def _time_item(pieces: Sequence[tuple[float, int]]) -> float:
+    """Return the seconds of an item, from those of pieces and their numbers of items, without the longest: it may have waited for a busy core."""
+    (longest, left_out), (seconds, items) = max(pieces), map(sum, zip(*pieces, strict=True))
+    return (seconds - longest) / max(1, items - left_out)
 
 
 class ItemRequest:
@@ -201,7 +191,7 @@ class ItemRequest:
     def _run(self, pace: Pace | None = None) -> None:
         """Read pieces until all have been begun. With a pace, other threads help once that is quicker."""
         reads, has_read, pool = self._reads, False, self._pool
-        begin, took = time.perf_counter(), _Pieces()
+        begin, took = time.perf_counter(), list[tuple[float, int]]()
         # Beside threads that read another batch, one that waits for their GIL takes ten times as long, and shows nothing.
         if pace is not None and len(pace.shared):
             self._is_disturbed, pace = True, None
@@ -218,13 +208,13 @@ class ItemRequest:
                 if pace is None or pool is None:
                     continue
                 now = time.perf_counter()
-                took.add(now - begin_piece, len(self._pieces[k]))
-                is_trial = now - begin > _TRIAL and took.count >= _PIECES_OF_TRIAL and k + 1 < len(reads)
-                if is_trial and pace.needs_help(took.typical(), self._limit):
+                took.append((now - begin_piece, len(self._pieces[k])))
+                is_trial = now - begin > _TRIAL and len(took) >= _PIECES_OF_TRIAL and k + 1 < len(reads)
+                if is_trial and pace.needs_help(_time_item(took), self._limit):
                     pace = None
                     self._share(pool, pool.max_workers - (not self._here), len(reads) - k - 1)
-        if took.count >= _PIECES_OF_TRIAL:
-            self._alone = took.typical()
+        if len(took) >= _PIECES_OF_TRIAL:
+            self._alone = _time_item(took)
         if has_read:
             self._spans.append((begin, time.perf_counter()))
 
@@ -234,7 +224,7 @@ class ItemRequest:
             self._run(self._pace)
         for run in self._runs:  # which may become more, until the first has ended
             run.result()
-        if self._pace is not None:
+        if self._pace is not None and not self._in_turn:
             self._pace.shared.discard(self)
         if self._fatal is not None:
             raise self._fatal
@@ -265,10 +255,11 @@ def join_pieces(pieces: Sequence[list[Any]]) -> list[Any]:
     return pieces[0] if len(pieces) == 1 else list(itertools.chain.from_iterable(pieces))
 
 
-def check_items(items: list[Any]) -> list[Any]:
-    """Return the items of a batch. Raise UnreadableSamples with the errors of all that could not be read."""
-    if Failed not in set(map(type, items)):
-        return items
+def check_items(items: list[Any]) -> Set[type]:
+    """Return the types of the items of a batch. Raise UnreadableSamples with the errors of all that could not be read."""
+    kinds = set(map(type, items))
+    if Failed not in kinds:
+        return kinds
     causes, reasons = {}, {}
     for k, item in enumerate(items):
         if type(item) is Failed:
@@ -277,3 +268,12 @@ def check_items(items: list[Any]) -> list[Any]:
             reasons[k] = str(error) if is_remote else describe_error(error)
             causes[k] = (error.__cause__ or error) if is_remote else error
     raise UnreadableSamples(reasons, causes)
+
+
+def collate_items(items: list[Any], sources: Sequence[str] = ()) -> Any:
+    """Return the outputs of the items of a batch. Raise UnreadableSamples like :func:`check_items`."""
+    try:
+        return collate_outputs(items, sources, check_items(items))
+    except Unprepared:
+        items = read_each(prepare_item, items)
+        return collate_outputs(items, sources, check_items(items))

@@ -269,18 +269,18 @@ class Mix(SharedSteps):
     # Reading.
 
     def _sources_of(self, samples: np.ndarray) -> np.ndarray:
-        return np.searchsorted(self._begins, samples, "right") - 1
+        return self._begins.searchsorted(samples, "right") - 1
 
     # A bad sample is replaced by one of the same source if possible, which keeps the proportions.
     _replacement_groups = _sources_of
 
     def _path(self, sample: int) -> str:
-        source = int(np.searchsorted(self._begins, sample, "right")) - 1
+        source = int(self._begins.searchsorted(sample, "right")) - 1
         return self._sources[source].path(sample - int(self._begins[source]))
 
     @override
     def _source(self, sample: int) -> str:
-        source = int(np.searchsorted(self._begins, sample, "right")) - 1
+        source = int(self._begins.searchsorted(sample, "right")) - 1
         return f"source {self._names[source]!r}, sample {sample - int(self._begins[source])}: {self._path(sample)}"
 
     @override

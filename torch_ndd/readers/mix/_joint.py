@@ -20,8 +20,8 @@ from .._ranges.ranges import Ranges, Sources, address_of, start_files
 from .._sources.inner import InnerSource
 from ..dataset import Dataset
 from ..dataset._activity import MeasuredCall, call_measured
-from ..dataset._items import Rows, collate_outputs, find_rows, gather_rows, have_plain_rows
-from ..dataset._requests import ItemRequest, Pace, check_items, choose_size
+from ..dataset._items import Rows, find_rows, gather_rows, have_plain_rows
+from ..dataset._requests import ItemRequest, Pace, choose_size, collate_items
 from ..file import File
 
 
@@ -105,13 +105,13 @@ class JointItems:
 
     def finish(self, request: tuple[int, Requests], which: np.ndarray, numbers: np.ndarray) -> Any:
         """Return the outputs. Raise UnreadableSamples."""
-        return collate_outputs(check_items(self._wait(request, which, numbers)))
+        return collate_items(self._wait(request, which, numbers))
 
     def split(self, request: tuple[int, Requests], which: np.ndarray, numbers: np.ndarray, order: np.ndarray) -> TakePart:
         """Wait for the samples. Return a function for the outputs of a part of them in ``order``, which is of one source."""
         items = self._wait(request, which, numbers)
         items = [items[k] for k in order.tolist()]
-        return lambda begin, end, sources: collate_outputs(check_items(items[begin:end]), sources)
+        return lambda begin, end, sources: collate_items(items[begin:end], sources)
 
     def _wait(self, request: tuple[int, Requests], which: np.ndarray, numbers: np.ndarray) -> list[Any]:
         """Return the items, or why they cannot be read."""
