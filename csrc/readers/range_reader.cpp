@@ -134,11 +134,12 @@ void RangeRequest::measure(int64_t k) {
   Part found = part;
   part.length = 0;  // stays so if the part fails
   if (part.file < 0) return;
-  // measure_some() may have passed on the file of the part before.
-  OpenFilePtr file = opened_[k] ? std::move(opened_[k]) : open(k);
+  // measure_some() may have passed on the file of the part before: it stays open anyway.
+  const bool stays_open = opened_[k] != nullptr;
+  OpenFilePtr file = stays_open ? std::move(opened_[k]) : open(k);
   check_range(found, file->size());
   part = found;
-  if (OpenFile::may_stay_open()) opened_[k] = std::move(file);
+  if (stays_open || OpenFile::may_stay_open()) opened_[k] = std::move(file);
 }
 
 void RangeRequest::measure_some(int64_t begin, int64_t end, Reasons& reasons) {

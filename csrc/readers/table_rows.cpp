@@ -36,10 +36,11 @@ struct Size {
   int64_t common;  // the length of every row; -1 if they differ
 };
 
-// Finds the group of a sample and its row there, where group g has the samples from begins[g] to begins[g + 1]. Returns false if no group has it.
+// Finds the group of a sample and its row there, where group g has the samples from begins[g] to begins[g + 1]. `group` is a guess on entry: in order,
+// a sample is nearly always in the group of the one before. Returns false if no group has it.
 bool locate(int64_t sample, const int64_t* begins, int64_t groups, int64_t& row, int64_t& group) {
   if (sample < begins[0] || sample >= begins[groups]) return false;
-  group = std::upper_bound(begins, begins + groups, sample) - begins - 1;
+  if (sample < begins[group] || sample >= begins[group + 1]) group = std::upper_bound(begins, begins + groups, sample) - begins - 1;
   row = sample - begins[group];
   return true;
 }
@@ -84,13 +85,19 @@ struct Rows {
 // in none of them.
 NDD_EXPORT(keep, int64_t, ndd_find_groups,
            (const int64_t* samples, int64_t n, const int64_t* begins, int64_t groups, int64_t* rows, int64_t* places, int64_t* distinct)) {
+  int64_t group = 0, count = 0;
   for (int64_t k = 0; k < n; ++k) {
-    if (!ndd::locate(samples[k], begins, groups, rows[k], places[k])) return -1;
-    distinct[k] = places[k];
+    if (!ndd::locate(samples[k], begins, groups, rows[k], group)) return -1;
+    places[k] = group;
+    if (count == 0 || distinct[count - 1] != group) distinct[count++] = group;
   }
-  std::sort(distinct, distinct + n);
-  const int64_t count = std::unique(distinct, distinct + n) - distinct;
-  for (int64_t k = 0; k < n; ++k) places[k] = std::lower_bound(distinct, distinct + count, places[k]) - distinct;
+  std::sort(distinct, distinct + count);
+  count = std::unique(distinct, distinct + count) - distinct;
+  int64_t place = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    if (distinct[place] != places[k]) place = std::lower_bound(distinct, distinct + count, places[k]) - distinct;
+    places[k] = place;
+  }
   return count;
 }
 
@@ -114,9 +121,11 @@ NDD_EXPORT(keep, bool, ndd_match_rows,
             int64_t* lengths, void* sizes)) {
   const ndd::KeyTable known{salt, sorted, table, size};
   const uint8_t* content = keys;
+  int64_t group = 0;
   for (int64_t k = 0; k < n; content += key_lengths[k++]) {
     samples[k] = known.find(content, key_lengths[k]);
-    if (!ndd::locate(samples[k], begins, groups, rows[k], places[k])) return false;
+    if (!ndd::locate(samples[k], begins, groups, rows[k], group)) return false;
+    places[k] = group;
   }
   const ndd::Rows found{static_cast<const ndd::Field*>(fields), columns, rows, places, n};
   if (!found.has_keys(key, keys, key_lengths)) return false;
@@ -134,9 +143,11 @@ NDD_EXPORT(release, void, ndd_copy_rows,
     auto* out = reinterpret_cast<char*>(static_cast<uintptr_t>(outs[2 * c]));
     if (!out) continue;
     if (outs[2 * c + 1]) std::copy_n(lengths, n, reinterpret_cast<int64_t*>(static_cast<uintptr_t>(outs[2 * c + 1])));
-    for (int64_t k = 0; k < n; ++k) {
-      if (lengths[k]) std::memcpy(out, found.field(k, c).begin(rows[k]), static_cast<size_t>(lengths[k]));
-      out += lengths[k];
+    for (int64_t k = 0, end; k < n; k = end) {
+      int64_t size = 0;  // of rows that follow each other in one group: so do their values
+      for (end = k; end < n && rows[end] - rows[k] == end - k && places[end] == places[k]; ++end) size += lengths[end];
+      if (size) std::memcpy(out, found.field(k, c).begin(rows[k]), static_cast<size_t>(size));
+      out += size;
     }
   }
 }

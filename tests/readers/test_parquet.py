@@ -146,6 +146,23 @@ def test_samples_outside_of_the_row_groups_are_not_located() -> None:
     assert [LocatedRows(np.array([0, sample]), begins, 1).groups for sample in (-1, 5, 2**62, -(2**63))] == [[]] * 4
 
 
+def test_located_rows_are_copied_in_any_order() -> None:
+    """Rows that follow each other are copied together, unless they are of two row groups."""
+    texts, begins = ["", "a", "bc", "def", "", "ghij", "k"], np.array([0, 3, 3, 7])
+    columns = [Column("text", "text", ""), Column("number", "number", "")]
+    tables = [pa.table({"text": texts[first:end], "number": list(range(first, end))}) for first, end in ((0, 3), (3, 3), (3, 7))]
+    groups = [Group(table, columns, pa) for table in tables]
+    draw = np.random.default_rng(0)
+    orders = [[0, 1, 2, 3, 4, 5, 6], [2, 3, 3, 4, 6, 5, 0, 1], [6, 2], [4], *draw.integers(0, 7, (20, 9)).tolist()]
+    for order in orders:
+        located = LocatedRows(np.array(order), begins, 2)
+        assert located.groups == sorted({2 * (sample > 2) for sample in order})
+        batch = located.copy([groups[number] for number in located.groups], ["text", "number"])
+        assert batch is not None
+        assert [bytes(text).decode() for text in values(batch, "text")] == [texts[sample] for sample in order]
+        assert values(batch, "number") == order
+
+
 def test_folders_patterns_and_lists(tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     for k, name in enumerate(("a.parquet", "b.parquet", "sub/c.parquet", "_hidden.parquet", "d.txt")):

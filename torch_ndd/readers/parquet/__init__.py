@@ -108,6 +108,7 @@ class Parquet(BatchThreadsReader):
         self._selected: list[Column] = []
         self._groups = np.zeros((0, 2), np.int64)  # file, and number in the file, of each row group
         self._begins = np.zeros(1, np.int64)  # the first row of each
+        self._count = 0  # of row groups with rows
         self._forget_parent()
 
     @override
@@ -117,6 +118,7 @@ class Parquet(BatchThreadsReader):
         self._files: OrderedDict[int, tuple[Any, threading.Lock]] = OrderedDict()
         self._loaded: OrderedDict[int, Future[Group]] = OrderedDict()  # by number of the row group
         self._sizes: dict[int, int] = {}  # of those that are read
+        self._row_bytes = 0  # of a row, on average, in the latest of them
         self._whole: WholeTable | None = None  # once all are in memory
         self._groups_kept = 2  # at least
         self._cache_lock = new_lock()
@@ -136,6 +138,7 @@ class Parquet(BatchThreadsReader):
             if not sum(rows):
                 raise RuntimeError(f"{self._op}: No rows found in {', '.join(self._given)}")
             self._groups, self._begins = np.array(groups, np.int64), np.cumsum([0, *rows], dtype=np.int64)
+            self._count = np.count_nonzero(rows)
             self._paths = paths
         return int(self._begins[-1])
 
@@ -244,11 +247,11 @@ class Parquet(BatchThreadsReader):
     def finish(self, request: Future[Any] | Loaded, samples: np.ndarray) -> Any:
         if isinstance(request, Future):
             return super().finish(request, samples)
-        return self._name_samples(self._copy_loaded(samples, *request), samples)
+        return self._name_samples(self._copy_rows(samples, *request, self._selected), samples)
 
     def _find_loaded(self, samples: np.ndarray) -> Loaded | None:
         """Return the samples for :meth:`finish` to copy, if they are small and their row groups are in memory."""
-        if self._process != os.getpid():
+        if self._process != os.getpid() or len(samples) * self._row_bytes > _BYTES_COPIED_HERE:
             return None
         located = LocatedRows(samples, self._begins, len(self._selected))
         with self._cache_lock:
@@ -258,15 +261,15 @@ class Parquet(BatchThreadsReader):
             for number in located.groups:
                 self._loaded.move_to_end(number)
         # Values that need a look at each sample may be in files.
-        if not all(group.is_contiguous for group in groups) or len(samples) * max(group.row_bytes for group in groups) > _BYTES_COPIED_HERE:
-            return None
-        return located, groups
+        return (located, groups) if all(group.is_contiguous for group in groups) else None
 
-    def _copy_loaded(self, samples: np.ndarray, located: LocatedRows, groups: list[Group]) -> dict[str, Batch]:
-        if (outputs := located.copy(groups, [column.name for column in self._selected])) is not None:
+    def _copy_rows(self, samples: np.ndarray, located: LocatedRows, groups: list[Group], columns: Sequence[Column]) -> dict[str, Batch]:
+        """Return some of the selected columns of samples whose row groups are in memory."""
+        # Two native calls for all selected columns.
+        if columns is self._selected and (outputs := located.copy(groups, [column.name for column in columns])) is not None:
             return outputs
-        _, counts, rows, places = self._locate(samples)
-        return self._convert(samples, Rows(groups, counts, rows, places), self._selected)
+        counts, rows, places = self._sort_by_group(samples, located.groups)
+        return self._convert(samples, Rows(groups, counts, rows, places), columns)
 
     @override
     def _read_batch(self, samples: np.ndarray) -> dict[str, Batch]:
@@ -274,33 +277,34 @@ class Parquet(BatchThreadsReader):
 
     def _read_columns(self, samples: np.ndarray, columns: Sequence[Column]) -> dict[str, Batch]:
         """Return some of the selected columns."""
-        numbers, counts, rows, places = self._locate(samples)
+        located = LocatedRows(samples, self._begins, len(self._selected))
         if self._reads_in_order:  # the row group that ends this batch begins the next one, whose others another thread may have read before
-            self._groups_kept = max(self._groups_kept, min(2 * len(numbers) - 1, _MAX_GROUPS_IN_ORDER))
+            self._groups_kept = max(self._groups_kept, min(2 * len(located.groups) - 1, _MAX_GROUPS_IN_ORDER))
         groups: list[Group] = []
-        reasons: dict[int, str] = {}
-        begin = 0
-        for number, count in zip(numbers, counts, strict=True):
+        failed: dict[int, str] = {}
+        for number in located.groups:
             try:
                 groups.append(self._group(number))
             # All samples of the group are bad; other groups of the batch may be good.
             except Exception as error:
-                reasons |= dict.fromkeys(places[begin : begin + count].tolist(), f"its row group cannot be read: {reason_of(error)}")
-            begin += count
-        if reasons:
-            raise UnreadableSamples(reasons)
-        return self._convert(samples, Rows(groups, counts, rows, places), columns)
+                failed[number] = f"its row group cannot be read: {reason_of(error)}"
+        if failed:
+            numbers = self._groups_of(samples).tolist()
+            raise UnreadableSamples({k: failed[number] for k, number in enumerate(numbers) if number in failed})
+        return self._copy_rows(samples, located, groups, columns)
 
-    def _locate(self, samples: np.ndarray) -> tuple[list[int], list[int], np.ndarray, np.ndarray]:
-        """Return the row groups of samples and how many are of each; sorted by them, the rows of the samples there, and their places."""
-        first, last = np.searchsorted(self._begins, (samples.min(), samples.max()), "right").tolist()
-        if first == last:
-            return [first - 1], [len(samples)], samples - self._begins[first - 1], np.arange(len(samples))
-        group_of = np.searchsorted(self._begins, samples, "right") - 1
+    def _groups_of(self, samples: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self._begins, samples, "right") - 1
+
+    def _sort_by_group(self, samples: np.ndarray, groups: Sequence[int]) -> tuple[list[int], np.ndarray, np.ndarray]:
+        """Return how many samples are of each row group; sorted by them, the rows of the samples there, and their places."""
+        if len(groups) == 1:
+            return [len(samples)], samples - self._begins[groups[0]], np.arange(len(samples))
+        group_of = self._groups_of(samples)
         order = np.argsort(group_of, kind="stable")
         group_of = group_of[order]
         begins = [0, *(np.flatnonzero(group_of[1:] != group_of[:-1]) + 1).tolist()]
-        return group_of[begins].tolist(), np.diff([*begins, len(samples)]).tolist(), samples[order] - self._begins[group_of], order
+        return np.diff([*begins, len(samples)]).tolist(), samples[order] - self._begins[group_of], order
 
     def _convert(self, samples: np.ndarray, chosen: Rows, columns: Sequence[Column]) -> dict[str, Batch]:
         """Return columns of samples, which ``chosen`` describes."""
@@ -363,7 +367,7 @@ class Parquet(BatchThreadsReader):
                 future.set_exception(error)
                 raise
             with self._cache_lock:
-                self._sizes[group] = future.result().bytes
+                self._sizes[group], self._row_bytes = future.result().bytes, future.result().row_bytes
                 done = [k for k in self._loaded if k in self._sizes]
                 total = sum(self._sizes[k] for k in done)
                 # In file order a row group is needed for a few batches, and memory that was just freed is still in the CPU's cache.
@@ -378,7 +382,7 @@ class Parquet(BatchThreadsReader):
 
     def _note_whole(self) -> None:
         """Note that all row groups are in memory, where they stay: only loading another one removes any. The caller holds the lock."""
-        if len(self._sizes) < np.count_nonzero(self._begins[1:] > self._begins[:-1]):
+        if len(self._sizes) < self._count:
             return
         groups = {number: self._loaded[number].result() for number in self._sizes}
         if all(group.fields is not None for group in groups.values()):

@@ -90,7 +90,10 @@ class Column:
         """Return all rows, without files that are stored as a path."""
         field = "bytes" if self.inner is None else self.inner
         array = _join_chunks(column, arrow)
-        return arrow.compute.struct_field(array, field) if field else array
+        if not field:
+            return array
+        # The function respects missing structures, and takes twenty times as long.
+        return arrow.compute.struct_field(array, field) if array.null_count else array.field(field)
 
     def of(self, column: Any, rows: Any, arrow: Any) -> Any:
         """Return the chosen rows."""
