@@ -152,7 +152,7 @@ class Weighted(SharedSteps):
 
     @override
     def finish(self, request: Any, samples: np.ndarray) -> Any:
-        return self._inner.finish(request, samples)
+        return self._inner.finish_alone(request, samples)
 
     @override
     def describe_bottleneck(self) -> tuple[str, str]:

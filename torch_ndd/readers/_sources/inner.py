@@ -16,9 +16,9 @@ from ...io._limits import UrlLimits, using
 from .._base import Reader
 from .._key_table import KeyTable
 from .._keys import Keys
+from .._sample_source import unwrap
 from .._shared_steps import SharedSteps
 from .._summary import brief
-from ..dataset import Collated
 from ..dataset._items import count_of, fields_of, is_dataclass, parts_of
 from .choice import OfTorch, reader_of
 
@@ -149,6 +149,13 @@ class InnerSource:
             outputs = self.reader.finish(request, samples)
         return self.apply_functions(outputs, len(samples))
 
+    def finish_alone(self, request: Any, samples: np.ndarray) -> Any:
+        """Return the outputs as a loader of this source alone gets them: without functions, in the containers of the items of a data set."""
+        if self._functions:
+            return self.finish(request, samples)
+        with self._apply_limits():
+            return self.reader.finish(request, samples)
+
     def read(self, samples: np.ndarray) -> Any:
         """Read samples and return what :meth:`finish` returns."""
         with self._apply_limits():
@@ -164,8 +171,7 @@ class InnerSource:
 
     def apply_functions(self, outputs: Any, samples: int) -> Any:
         """Return what the functions make of the outputs of so many samples."""
-        # A collate_fn wraps its result, to carry the number of samples.
-        outputs = outputs.value if isinstance(outputs, Collated) else outputs
+        outputs = unwrap(outputs)
         for function in self._functions:
             outputs = function(*outputs) if isinstance(outputs, tuple) else function(outputs)
         if isinstance(outputs, Mapping):
