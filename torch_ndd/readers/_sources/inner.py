@@ -19,6 +19,7 @@ from .._keys import Keys
 from .._sample_source import unwrap
 from .._shared_steps import SharedSteps
 from .._summary import brief
+from ..dataset import Dataset
 from ..dataset._items import count_of, fields_of, is_dataclass, parts_of
 from .choice import OfTorch, reader_of
 
@@ -102,6 +103,8 @@ class InnerSource:
         self.reader, self._functions = inner_reader(op, what, source)
         # Only where there are limits: entering them takes 2 us, for each source of a batch.
         self._limits = None if self.reader._url_limits == UrlLimits() else self.reader._url_limits
+        if isinstance(self.reader, Dataset):  # whose length is known without reading anything
+            self.scan()
 
     def scan(self) -> int:
         """Return the number of samples. Raise RuntimeError for none."""
