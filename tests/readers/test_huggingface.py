@@ -130,7 +130,7 @@ def test_other_arguments_are_errors(photographs: Any, make: Any, error: type[Exc
 @pytest.mark.parametrize(
     ("feature", "message"),
     [
-        (datasets.Audio(sampling_rate=16_000), r"column 'file' is Audio\(sampling_rate=16000\), .*use decoders.audio\(..., sample_rate=\), and dataset.cast"),
+        (datasets.Audio(sampling_rate=16_000), r"column 'file' is Audio\(sampling_rate=16000\), .*use decoders.audio\(..., sample_rate=\)"),
         (datasets.Audio(num_channels=1), r"Audio\(num_channels=1\), .*downmix="),
         (datasets.Image(mode="L"), r"Image\(mode='L'\), .*output_type=\), and dataset.cast_column\('file', datasets.Image\(decode=False\)\)"),
     ],

@@ -36,7 +36,7 @@ class HuggingFace(BatchThreadsReader):
 
     Raises:
         TypeError: another object; for a streaming data set see :class:`HuggingFaceStream`.
-        ValueError: the data set has a transform (``set_transform``), or a column a conversion (``Audio(sampling_rate=16000)``), which would be ignored.
+        ValueError: the data set has a transform (``set_transform``), or a column a conversion (``Audio(sampling_rate=8000)``); they would be ignored.
         RuntimeError: at the first step, for columns that do not exist or cannot become samples; at any step, for a row that cannot be read.
 
     >>> import datasets
@@ -125,7 +125,8 @@ class HuggingFaceStream:
 
     Raises:
         TypeError: another object.
-        ValueError: the data set has a transform, or a column a conversion; ``parallel`` out of range. From the loader, ``num_shards`` larger than the number of shards.
+        ValueError: the data set has a transform, or a column a conversion; ``parallel`` out of range. From the loader, ``num_shards`` larger than the
+            number of shards.
         RuntimeError: at any step, for what cannot be read; the message names the shard.
 
     >>> import datasets, torch_ndd as ndd
