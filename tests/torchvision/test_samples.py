@@ -178,6 +178,13 @@ def test_mixing_rejects_invalid_samples() -> None:
 # --- mistakes ---
 
 F = v2.functional
+
+
+def _with_scale(transform: Any, *scale: float) -> Any:
+    transform.scale = scale  # torchvision's constructor warns of such a range
+    return transform
+
+
 MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: v2.Resize(20)(_images(), ndd.batch([1, 2, 3])), ValueError, "Resize.*same size"),
     (lambda: v2.Resize(20)(_images(), single.Mask(torch.zeros(3, 3))), TypeError, "Mask.*combined with a Batch"),
@@ -238,6 +245,21 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: F.adjust_brightness("x", 1.0), TypeError, "str"),
     (lambda: F.convert_bounding_box_format(join([boxes_of(5, 5)])), TypeError, "new_format"),
     (lambda: F.clamp_bounding_boxes(join([boxes_of(5, 5)]), format="XYXY"), ValueError, "format"),
+    (lambda: v2.CenterCrop("a")(_images()), TypeError, "^center_crop: output_size must be one number or two, got .*'a'"),
+    (
+        lambda: _with_scale(v2.RandomResizedCrop(5), 1, 0.5)(_images()),
+        RuntimeError,
+        "^RandomResizedCrop: scale must be the lowest",
+    ),
+    (lambda: v2.RandomResizedCrop(5, ratio=(0, 1))(_images()), RuntimeError, "^RandomResizedCrop: ratio must be .*above 0, got 0 and 1"),
+    (lambda: _with_scale(v2.RandomErasing(1.0), 0.5, 0.1)(_images()), RuntimeError, "^RandomErasing: scale must be"),
+    (lambda: v2.RandomRotation((10, -10))(_images()), RuntimeError, "^RandomRotation: degrees must be .*got 10.* and -10"),
+    (lambda: v2.RandomAffine(0, scale=(2, 1))(_images()), RuntimeError, "^RandomAffine: scale must be"),
+    (lambda: v2.RandomAffine(0, shear=(0, 1, 3, 2))(_images()), RuntimeError, "^RandomAffine: shear must be .*got 3.* and 2"),
+    (lambda: v2.RandomPhotometricDistort(hue=(0.1, 0))(_images()), RuntimeError, "^RandomPhotometricDistort: hue must be"),
+    (lambda: v2.RandomResize(10, 10)(_images()), RuntimeError, "^RandomResize: min_size must be less than max_size"),
+    (lambda: v2.RandomChoice([v2.Identity()] * 2, p=[-1, 2])(_images()), RuntimeError, "^RandomChoice: p must not be negative"),
+    (lambda: v2.TrivialAugmentWide(0)(_images()), RuntimeError, "^TrivialAugmentWide: num_magnitude_bins must be positive"),
     (lambda: v2.RandomInvert(2.0), ValueError, "p"),
     (lambda: v2.Compose([]), ValueError, "at least one"),
     (lambda: v2.Compose(3), TypeError, "sequence"),

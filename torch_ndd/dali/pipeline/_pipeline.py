@@ -107,7 +107,7 @@ class Pipeline:
             warnings.warn(f"Pipeline: seed must not be negative; {seed} is ignored", stacklevel=2)
             seed = None
         if isinstance(prefetch_queue_depth, Mapping):
-            sizes = [prefetch_queue_depth.get("cpu_size"), prefetch_queue_depth.get("gpu_size")]
+            sizes: list[Any] = [prefetch_queue_depth.get("cpu_size"), prefetch_queue_depth.get("gpu_size")]
         else:
             sizes = [prefetch_queue_depth, prefetch_queue_depth]
         if not all(isinstance(size, int) for size in sizes):
