@@ -13,7 +13,6 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ import torch_ndd as ndd
 from torch_ndd.torchvision import DataLoader as NddLoader
 
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
-Batches = Iterable[tuple[torch.Tensor, torch.Tensor]]
+Batches = Any  # a loader of torch or of torch_ndd
 
 
 def transforms(size: int) -> tuple[Any, Any]:
@@ -54,7 +53,8 @@ def with_ndd(folder: Path, batch_size: int, size: int) -> tuple[Batches, Batches
 def train(batches: Batches, steps: int) -> tuple[nn.Module, float]:
     """Run some epochs; return the model and images per second."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(3, 16, 8, stride=8), nn.ReLU(), nn.Conv2d(16, 32, 4, stride=4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(100))
+    classes = len(batches.dataset.classes)
+    model = nn.Sequential(nn.Conv2d(3, 16, 8, stride=8), nn.ReLU(), nn.Conv2d(16, 32, 4, stride=4), nn.ReLU(), nn.Flatten(), nn.LazyLinear(classes))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     step, images, begin = 0, 0, time.perf_counter()
     while step < steps:
@@ -102,6 +102,8 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
         folder = options.folder or Path(folder)
         for make in (with_torchvision, with_ndd):
             training, validation = make(folder, options.batch_size, options.size)
+            if not len(training):
+                parser.error(f"{folder} has fewer images than a batch of {options.batch_size}; give a smaller --batch-size")
             model, figures[make.__name__] = train(training, options.steps)
             accuracy = validate(model, validation)
             print(f"{make.__name__}: {figures[make.__name__]:.0f} images per second, training included; accuracy {accuracy:.0f} %")

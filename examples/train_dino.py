@@ -82,6 +82,8 @@ def main(arguments: list[str] | None = None) -> list[float]:
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--steps", type=int, default=80)
     options = parser.parse_args(arguments)
+    if not 1 <= options.batch_size <= options.images:
+        parser.error(f"--batch-size must be from 1 to the {options.images} images: batches that are not full are left out")
     torch.manual_seed(0)
     ndd.random.set_seed(0)
     with tempfile.TemporaryDirectory() as folder:

@@ -66,6 +66,8 @@ def main(arguments: list[str] | None = None) -> float:
         if options.folder is None:
             write_photos(Path(folder))
         train, validation, classes = loaders(options.folder or Path(folder), options.size, options.batch_size)
+        if not len(train):
+            parser.error(f"{options.folder or folder} has fewer images than a batch of {options.batch_size}; give a smaller --batch-size")
         if options.model is None:
             model = small_network(classes)
         else:

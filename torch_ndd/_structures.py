@@ -14,7 +14,7 @@ from ._core.values.tensor import Tensor, new_tensor
 from ._core.work.sources import UNKNOWN
 from ._core.work.upload import copy_to_device
 from .batches._source import Plan
-from .readers.dataset import Collated
+from .readers._sample_source import Collated
 from .readers.dataset._items import Items, fields_of, is_dataclass, leaves, with_entries, with_fields, with_parts
 
 

@@ -34,10 +34,10 @@ from .batches import Batches
 from .batches._source import BatchSource, Plan, Planned
 from .distributed import has_process_group, warn_of_equal_ranks
 from .readers import Reader
+from .readers._sample_source import Collated
 from .readers._sources.choice import OfTorch, missing_attribute, reader_of
 from .readers._sources.streams import Stream
 from .readers._summary import brief
-from .readers.dataset import Collated
 from .readers.dataset._items import Items, count_of
 from .readers.dataset._worker_processes import Context
 

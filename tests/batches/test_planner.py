@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks._costs import BUDGETS, sample_costs
-from torch_ndd.batches import Balanced, Bucketed, Packed, Preview
+from torch_ndd.batches import Balanced, Batches, Bucketed, Packed, Preview
 from torch_ndd.batches._units import Cursor, Remaining, Steps
 
 whole_costs = st.lists(st.integers(0, 20), min_size=1, max_size=60)
@@ -171,6 +171,7 @@ def test_too_long_samples() -> None:
         (lambda: Packed(8, too_long="drop"), "too_long must be"),
         (lambda: Packed(8, end="keep"), "end must be one of share, drop"),
         (lambda: Balanced(0), "Balanced: samples must be from 1"),
+        (lambda: Balanced(8, equal="no"), "Balanced: equal must be true or false, got 'no'"),
         (lambda: Packed(8).preview([1, -2]), "the cost of sample 1 is -2: it must be finite and not negative"),
         (lambda: Packed(8).preview([1, float("nan")]), "the cost of sample 1 is nan: it is missing"),
         (lambda: Packed(8).preview([1, float("inf")]), "the cost of sample 1 is inf"),
@@ -189,6 +190,12 @@ def test_bad_arguments(make: Any, message: str) -> None:
 def test_arguments_of_another_type(make: Any) -> None:
     with pytest.raises(TypeError, match=r"batches.Packed: (budget|costs) must be"):
         make()
+
+
+@pytest.mark.parametrize("kind", [Packed, Bucketed, Balanced])
+def test_unknown_arguments_are_refused_in_the_name_of_the_class(kind: type[Batches]) -> None:
+    with pytest.raises(TypeError, match=rf"{kind.__name__}\.__init__\(\) got an unexpected keyword argument 'size'"):
+        kind(8, size=2)  # type: ignore[call-arg,arg-type]
 
 
 @pytest.mark.parametrize("kind", BUDGETS)

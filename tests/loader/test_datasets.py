@@ -179,6 +179,23 @@ def test_collate_fn(context: str | None) -> None:
     assert [x.tolist() for x in doubled] == [[0, 2], [4, 6]]
 
 
+def test_a_reader_with_collate_fn_yields_what_that_returns() -> None:
+    def make() -> ndd.readers.Reader:
+        return ndd.readers.Dataset([1, 2, 3], collate_fn=sum)
+
+    assert list(make().next_epoch(2)) == [3, 4]  # the second batch is filled from the next epoch
+    assert list(make()) == [1, 2, 3]
+    assert make()(batch_size=2) == 3
+
+
+def test_collate_fn_of_readers_in_step() -> None:
+    summed = ndd.DataLoader({"a": [1, 2, 3], "b": [4, 5, 6]}, batch_size=2, collate_fn=sum, drop_last=True, return_paths=True)
+    assert list(summed) == [{"a": 3, "b": 9, "paths": ["list[0]", "list[1]"]}]
+    assert summed.stats.samples == 2
+    mixed = ndd.DataLoader((ndd.readers.Dataset([1, 2, 3], collate_fn=sum), [4, 5, 6]), lambda total, values: (total, values + 1), batch_size=2)
+    assert [(total, values.tolist()) for total, values in mixed] == [(3, [5, 6]), (3, [7])]
+
+
 class OfPositive(NamedTuple("OfPositive", [("values", torch.Tensor), ("count", int)])):
     """A tuple that cannot be built from any values."""
 

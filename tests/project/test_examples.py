@@ -389,3 +389,14 @@ def test_serve_answers_in_another_event_loop() -> None:
 def test_serve_load_test_prints_rate_and_latency(capsys: pytest.CaptureFixture[str]) -> None:
     load("serve").main(["--requests", "40", "--clients", "4"])
     assert re.fullmatch(r"\d+ requests per second, p50 [\d.]+ ms, p99 [\d.]+ ms, [\d.]+ images per batch\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("name", ["train_timm", "replace_dataloader", "train_dino", "train_vlm"])
+def test_examples_refuse_a_batch_that_is_larger_than_the_data(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torchvision")
+    write_images(tmp_path, "a", 3)
+    write_images(tmp_path, "b", 2)
+    data = {"train_timm": [str(tmp_path)], "replace_dataloader": ["--folder", str(tmp_path)]}.get(name, ["--images", "5"])
+    with pytest.raises(SystemExit):
+        load(name).main([*data, "--batch-size", "6"])
+    assert re.search("batch of 6; give a smaller --batch-size|--batch-size must be from 1 to the 5 images", capsys.readouterr().err)

@@ -119,7 +119,7 @@ def test_a_key_twice_on_the_right() -> None:
         (lambda: next(Join(rows("a", "x"), [{"id": 1}], on="key").next_epoch(1)), ValueError, "right has no output 'key', but id"),
         (lambda: next(Join(rows([1], "x"), rows("a", "y"), on="key").next_epoch(1)), ValueError, "left are whole numbers, but those of right texts"),
         (lambda: next(Join(rows([1.5], "x"), rows([1.5], "y"), on="key").next_epoch(1)), ValueError, "keys must be whole numbers, texts or bytes"),
-        (lambda: next(Join(rows("a", "x"), [], on="key").next_epoch(1)), RuntimeError, "right has no samples"),
+        (lambda: Join(rows("a", "x"), [], on="key"), RuntimeError, "right has no samples"),
     ],
 )
 def test_bad_arguments(make: Any, kind: type[Exception], message: str) -> None:

@@ -120,6 +120,9 @@ def test_delta_timestamps_must_be_multiples_of_the_time_between_frames(root: Pat
             ndd.readers.LeRobot(path=root, delta_timestamps={"action": seconds})
     assert ndd.readers.LeRobot(path=root, delta_timestamps={"action": [0.10009]}).scan() == 20
     assert ndd.readers.LeRobot(path=root, delta_timestamps={"action": [0.15]}, tolerance_s=0.06).scan() == 20
+    for tolerance in (-1.0, float("nan")):
+        with pytest.raises(ValueError, match=rf"readers\.LeRobot: tolerance_s must be 0 or more, got {tolerance}"):
+            ndd.readers.LeRobot(path=root, tolerance_s=tolerance)
 
 
 def test_episodes_and_dropped_frames(root: Path) -> None:

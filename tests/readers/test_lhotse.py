@@ -141,8 +141,10 @@ REFUSED = [
     ("nonsense", r"line 2 of .* is not a cut in JSON"),
     ("[1]", r"line 2 of .* is not a cut in JSON"),
     ("[" * 100_000, r"line 2 of .* is not a cut in JSON"),
-    *((cut("d", start, duration, MONO), "it is damaged") for start, duration in ((-1, 1), (0, -1), (1e13, 1), (0, "1"), (None, 1), (True, 1))),
-    (cut("d", 0, 1, {**MONO, "sampling_rate": 0}), "it is damaged"),
+    *((cut("d", start, duration, MONO), "it is damaged") for start, duration in ((1e13, 1), (0, "1"), (None, 1), (True, 1))),
+    (cut("d", -1, 1, MONO), "cut 'd' .*: it is damaged: start must be at least 0, but is -1"),
+    (cut("d", 0, -1, MONO), "duration must be at least 0, but is -1"),
+    (cut("d", 0, 1, {**MONO, "sampling_rate": 0}), "sampling_rate must be at least 1, but is 0"),
     (cut("d", 0, 1, {**MONO, "sources": 5}), "it is damaged"),
     (cut("d", 0, 1, MONO, 0, {"text": "x"}), "it is damaged"),
 ]
@@ -164,6 +166,16 @@ def test_manifests_that_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "cuts.jsonl.gz").write_bytes(content)
     with pytest.raises(RuntimeError, match=r"readers\.Lhotse: .*(no cuts found|damaged)"):
         ndd.readers.Lhotse(tmp_path / "cuts.jsonl.gz").scan()
+
+
+@pytest.mark.parametrize("rate", [None, 4000.0])
+def test_a_cut_behind_its_recording_is_a_bad_sample(folder: Path, rate: float | None) -> None:
+    mono = recording("mono.wav")
+    path = write(folder, cut("a", 0, 1, mono), cut("late", 2.5, 1, mono), cut("none", 2.0, 0, mono))
+    found = samples(path, on_error="skip", sample_rate=rate)
+    assert [(bytes(each["id"]), len(each["audio"])) for each in found] == [(b"a", int(rate or RATE)), (b"none", 0)]
+    with pytest.raises(RuntimeError, match=r"sample 1 \(.*mono\.wav\): cut 'late' begins at 2\.5 s, where this recording has ended"):
+        samples(path, sample_rate=rate)
 
 
 def test_recordings_that_differ_from_their_manifest(folder: Path) -> None:

@@ -4,7 +4,7 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -185,3 +185,25 @@ def test_many_weights() -> None:
     weights[[5, 10_000_000, 19_999_999]] = [1, 2, 1]
     order = Weighted(Numbers(len(weights)), weights=weights).list_order(0, 0, 4096)
     assert set(order.tolist()) == {5, 10_000_000, 19_999_999}
+
+
+class Pair(NamedTuple):
+    a: int
+    b: torch.Tensor
+
+
+@pytest.mark.parametrize("item", [7, (7, 1.5), Pair(7, torch.ones(2)), {"a": 7, "b": [7, "text"]}, "text"], ids=str)
+def test_a_loader_gives_items_in_the_containers_of_the_data_set(item: Any) -> None:
+    (found,) = ndd.DataLoader(Weighted([item] * 3, weights=[1, 2, 3]), batch_size=3)
+    (expected,) = ndd.DataLoader([item] * 3, batch_size=3)
+    assert type(found) is type(expected)
+    assert str(found) == str(expected)
+
+
+def test_what_collate_fn_returns_is_the_output() -> None:
+    def make() -> ndd.readers.Reader:
+        return Weighted(ndd.readers.Dataset([1, 2, 3], collate_fn=lambda items: {"sum": sum(items)}), weights=[0, 1, 0])
+
+    assert list(ndd.DataLoader(make(), batch_size=2)) == [{"sum": 4}, {"sum": 2}]
+    assert next(make().next_epoch(2)) == {"sum": 4}
+    assert next(iter(make())) == {"sum": 2}

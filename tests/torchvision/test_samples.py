@@ -178,6 +178,13 @@ def test_mixing_rejects_invalid_samples() -> None:
 # --- mistakes ---
 
 F = v2.functional
+
+
+def _with_scale(transform: Any, *scale: float) -> Any:
+    transform.scale = scale  # torchvision's constructor warns of such a range
+    return transform
+
+
 MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: v2.Resize(20)(_images(), ndd.batch([1, 2, 3])), ValueError, "Resize.*same size"),
     (lambda: v2.Resize(20)(_images(), single.Mask(torch.zeros(3, 3))), TypeError, "Mask.*combined with a Batch"),
@@ -204,6 +211,8 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: F.adjust_contrast(ndd.batch([torch.zeros(8, 8, 2)], layout="HWC"), 0.7), TypeError, "channels"),
     (lambda: F.posterize(_images(), 9), TypeError, "bits"),
     (lambda: F.solarize(_images(), 256), TypeError, "threshold"),
+    (lambda: F.resize(_images(), 20.5), TypeError, "^resize: size must be a whole number, or height and width, got 20.5"),
+    (lambda: F.resize(_images(), torch.tensor(5)), ValueError, "^resize: size must be 2 numbers per sample"),
     (lambda: F.resize(_images(), [5, 6], max_size=9), ValueError, "max_size"),
     (lambda: F.resize(_images(), 9, max_size=9), ValueError, "max_size"),
     (lambda: F.resize(_images(), 9, interpolation="lanczos", antialias=False), ValueError, "antialias"),
@@ -228,12 +237,29 @@ MISTAKES: list[tuple[Callable[[], Any], type[Exception], str]] = [
     (lambda: F.gaussian_noise(ndd.batch([torch.zeros(3, 3, 3, dtype=torch.int32)], layout="HWC")), ValueError, "uint8"),
     (lambda: F.gaussian_noise(PIL.Image.new("RGB", (3, 3))), ValueError, "PIL"),
     (lambda: F.jpeg(image_batch(pictures(3, torch.float32)), 50), RuntimeError, "uint8"),
+    (lambda: F.jpeg(_images(), 0), ValueError, "^jpeg: quality must be from 1 to 100, got 0"),
+    (lambda: F.jpeg(_images(), [50, 101]), ValueError, "^jpeg: sample 1: quality must be from 1 to 100"),
     (lambda: F.permute_channels(_images(), [0, 1]), ValueError, "permutation"),
     (lambda: F.rgb_to_grayscale(_images(), 2), ValueError, "num_output_channels"),
     (lambda: F.adjust_brightness(join([boxes_of(5, 5)]), 1.0), TypeError, "BoundingBoxes"),
     (lambda: F.adjust_brightness("x", 1.0), TypeError, "str"),
     (lambda: F.convert_bounding_box_format(join([boxes_of(5, 5)])), TypeError, "new_format"),
     (lambda: F.clamp_bounding_boxes(join([boxes_of(5, 5)]), format="XYXY"), ValueError, "format"),
+    (lambda: v2.CenterCrop("a")(_images()), TypeError, "^center_crop: output_size must be one number or two, got .*'a'"),
+    (
+        lambda: _with_scale(v2.RandomResizedCrop(5), 1, 0.5)(_images()),
+        RuntimeError,
+        "^RandomResizedCrop: scale must be the lowest",
+    ),
+    (lambda: v2.RandomResizedCrop(5, ratio=(0, 1))(_images()), RuntimeError, "^RandomResizedCrop: ratio must be .*above 0, got 0 and 1"),
+    (lambda: _with_scale(v2.RandomErasing(1.0), 0.5, 0.1)(_images()), RuntimeError, "^RandomErasing: scale must be"),
+    (lambda: v2.RandomRotation((10, -10))(_images()), RuntimeError, "^RandomRotation: degrees must be .*got 10.* and -10"),
+    (lambda: v2.RandomAffine(0, scale=(2, 1))(_images()), RuntimeError, "^RandomAffine: scale must be"),
+    (lambda: v2.RandomAffine(0, shear=(0, 1, 3, 2))(_images()), RuntimeError, "^RandomAffine: shear must be .*got 3.* and 2"),
+    (lambda: v2.RandomPhotometricDistort(hue=(0.1, 0))(_images()), RuntimeError, "^RandomPhotometricDistort: hue must be"),
+    (lambda: v2.RandomResize(10, 10)(_images()), RuntimeError, "^RandomResize: min_size must be less than max_size"),
+    (lambda: v2.RandomChoice([v2.Identity()] * 2, p=[-1, 2])(_images()), RuntimeError, "^RandomChoice: p must not be negative"),
+    (lambda: v2.TrivialAugmentWide(0)(_images()), RuntimeError, "^TrivialAugmentWide: num_magnitude_bins must be positive"),
     (lambda: v2.RandomInvert(2.0), ValueError, "p"),
     (lambda: v2.Compose([]), ValueError, "at least one"),
     (lambda: v2.Compose(3), TypeError, "sequence"),

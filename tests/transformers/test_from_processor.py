@@ -3,6 +3,7 @@
 
 import functools
 import io
+import re
 from typing import Any
 
 import numpy as np
@@ -306,6 +307,23 @@ def test_what_is_not_translated_is_named() -> None:
         from_processor(transformers.CLIPImageProcessor(), dtype=torch.int32)
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("CLIPImageProcessor", {"packed": True}),
+        ("Qwen2VLImageProcessor", {"packed": True}),
+        ("Siglip2ImageProcessor", {"repeat_temporal": False}),
+        ("Qwen2VLVideoProcessor", {"device": "cpu"}),
+        ("WhisperFeatureExtractor", {"device": "cpu"}),
+        ("WhisperFeatureExtractor", {"dtype": torch.bfloat16}),
+    ],
+)
+def test_options_without_use_are_refused(name: str, options: dict[str, Any]) -> None:
+    ((option, value),) = options.items()
+    with pytest.raises(ValueError, match=re.escape(f"{name} has no use for {option}={value!r}: ")):
+        from_processor(getattr(transformers, name)(), check=False, **options)
+
+
 def test_the_check_finds_a_difference() -> None:
     class Changed(transformers.CLIPImageProcessor):  # type: ignore[name-defined,misc]
         def preprocess(self, images: Any, **arguments: Any) -> Any:
@@ -468,6 +486,10 @@ def test_parts_of_a_whole_processor() -> None:
     assert whole.steps[0].startswith("images: ")
     with pytest.raises(TypeError, match="not text"):
         whole(text="hello")
+    levels = from_processor(Whole(), check=False, device="cpu", dtype=torch.uint8, repeat_temporal=False)(images=images)["pixel_values"]
+    assert (levels.dtype, 2 * levels.shape[1]) == (torch.uint8, outputs["pixel_values"].shape[1])
+    with pytest.raises(ValueError, match="Whole has no use for packed=True"):
+        from_processor(Whole(), check=False, packed=True)
 
 
 def test_a_whole_processor_passes_the_options_of_its_images() -> None:

@@ -15,8 +15,8 @@ from .._core.values.batch import Batch
 from ..decoders.audio import lengths
 from ..decoders.peek import peek_image_shape
 from ..readers import Mix
+from ..readers._sample_source import unwrap
 from ..readers._sources.listed import Listed
-from ..readers.dataset import Collated
 from ..readers.dataset._items import leaves
 
 _CHECKED = 1 << 20  # costs that are checked together
@@ -218,7 +218,7 @@ def _of_sources(op: str, costs: Mapping[str, Any], reader: Any) -> Iterator[np.n
 
 
 def _of_outputs(op: str, function: Callable[..., Any], outputs: Any) -> Any:
-    value = outputs.value if isinstance(outputs, Collated) else outputs
+    value = unwrap(outputs)
     values = value if isinstance(value, tuple) else (value,)
     try:
         inspect.signature(function).bind(*values)

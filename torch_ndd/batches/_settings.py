@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from .._core.context.states import whole
+from .._core.context.states import whole, yes_or_no
 from .._core.native import MAX_SAMPLES
 from .._core.suggestions import check_choice
 from . import _planner
@@ -241,6 +241,20 @@ class Bucketed(_Windowed):
 
     padded: ClassVar[bool] = True
 
+    def __init__(
+        self,
+        budget: float | Sequence[float],
+        cost: Cost = None,
+        *,
+        window: int = 4096,
+        order: UnitOrder = "similar",
+        max_samples: int | None = None,
+        too_long: TooLong = "raise",
+        end: End = "share",
+        seed: int = 0,
+    ) -> None:  # of its own, because Python names the class of the constructor where an argument is wrong
+        super().__init__(budget, cost, window=window, order=order, max_samples=max_samples, too_long=too_long, end=end, seed=seed)
+
 
 class Balanced(Batches):
     """Consecutive samples, divided among the ranks so that their costs are equal.
@@ -255,7 +269,7 @@ class Balanced(Batches):
         end: ``"share"``, the last step of an epoch has fewer samples, and a rank without one repeats the last (``plan.repeated``); or ``"drop"`` it.
 
     Raises:
-        ValueError: ``samples`` less than 1, or less than the number of ranks; see :class:`Packed`.
+        ValueError: ``samples`` less than 1, or less than the number of ranks; ``equal`` that is not True or False; see :class:`Packed`.
 
     >>> preview = Balanced(samples=4).preview([1, 8, 5, 4, 2, 2, 9, 3], ranks=2)
     >>> [[part.tolist() for part in step] for step in preview]
@@ -269,7 +283,7 @@ class Balanced(Batches):
     def __init__(self, samples: int, cost: Cost = None, *, equal: bool = True, end: End = "share") -> None:
         super().__init__(cost, end)
         self.samples = self.window = whole(1, MAX_SAMPLES)(samples, f"{self._op}: samples")
-        self.equal = bool(equal)
+        self.equal = yes_or_no(equal, f"{self._op}: equal")
 
     def _size(self) -> dict[str, Any]:
         return {"samples": self.samples}

@@ -29,7 +29,7 @@ from ._captured import captured_epoch
 from ._options import LoaderOptions, check_init_arguments, with_options
 from ._order import Blocks, Order, Position, shard_of_pass
 from ._read_ahead import ReadAhead, replace_bad, take
-from ._sample_source import SampleSource
+from ._sample_source import Collated, SampleSource, unwrap
 from ._state import ReaderState, State, decode_state, encode_state
 
 _NO_CONTEXT = nullcontext()
@@ -298,9 +298,11 @@ class Reader(SampleSource):
             self._state = self._state.moved_to(after, drawn)
             if walk and outputs is not None:
                 self._resumed = False
-        if outputs is None or batch_size is not None:
+        if outputs is None or (walk and batch_size is not None):  # a loader walks, and counts the samples of what a collate_fn has made
             return outputs
-        return self._first(outputs)
+        if isinstance(outputs, Collated):
+            return outputs.value
+        return self._first(outputs) if batch_size is None else outputs
 
     def _note_bad(self, samples: np.ndarray, bad: UnreadableSamples) -> dict[int, str]:
         """Record samples that could not be read, and return the reasons by their numbers. Raise RuntimeError with ``on_error="raise"``."""
@@ -464,7 +466,7 @@ class Reader(SampleSource):
     # PyTorch's protocol.
 
     def __iter__(self) -> Iterator[Any]:
-        yield from self.begin_pass(self.max_batch_size)  # a generator: nothing moves before its first batch
+        yield from map(unwrap, self.begin_pass(self.max_batch_size))  # a generator: nothing moves before its first batch
 
     def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
         """Begin the next epoch, or the rest of a restored one, and return its batches.

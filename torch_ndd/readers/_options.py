@@ -9,6 +9,7 @@ import types
 import typing
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any, TypedDict, get_args, is_typeddict
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 
 from .._core.context.device import DeviceLike, torch_device
 from .._core.work.bad_samples import OnError
-from ._summary import source_of
+from ._summary import SOURCES, source_of
 
 
 def find_target(op: str, device: DeviceLike) -> torch.device:
@@ -110,7 +111,6 @@ def with_options(init: Callable[..., Any]) -> tuple[list[inspect.Parameter], fro
 
 # Checking all of a million paths would take seconds; a bad element beyond these is found when it is used.
 MAX_CHECKED_ELEMENTS = 16
-_DATA = ("annotations_file", "dataset", "file_list", "file_root", "filenames", "files", "manifest_filepaths", "path", "paths")
 
 
 def check_arguments(op: str, parameters: Collection[inspect.Parameter], arguments: Mapping[str, Any]) -> None:
@@ -122,9 +122,14 @@ def check_arguments(op: str, parameters: Collection[inspect.Parameter], argument
         # Users see `Sequence[str]`, not the module that defines it.
         wanted = re.sub(r"(collections\.abc|torch_ndd)\.(_?[a-z]\w*\.)*", "", inspect.formatannotation(parameter.annotation))
         # As in DALI the batch size comes first, where programs for other libraries have the data.
-        data = [other.name for other in parameters if other.name in _DATA] if parameter.name == "max_batch_size" else []
+        data = list_data_arguments(parameters) if parameter.name == "max_batch_size" else []
         hint = f"; give the data by name: {' or '.join(f'{name}=' for name in data)}" if data else ""
         raise TypeError(f"{op}: argument {parameter.name!r} must be {wanted}, got {value!r:.200}{hint}")
+
+
+def list_data_arguments(parameters: Collection[inspect.Parameter]) -> list[str]:
+    """Return the names of the arguments that say where the data are: of those that describe the source, those that take a path, or anything."""
+    return [parameter.name for parameter in parameters if parameter.name in SOURCES and _fits(Path(), parameter.annotation)]
 
 
 def check_init_arguments(init: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> Callable[..., None]:

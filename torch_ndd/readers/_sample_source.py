@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a reader reads: the methods that its subclasses define. Loaders and pipelines call them too; README.md lists all internal names."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -123,3 +124,15 @@ class SampleSource(IterableDataset):
     def _first(self, outputs: Any) -> Any:
         """Return the first sample of the outputs."""
         return {name: batch.nth(0) for name, batch in outputs.items()} if isinstance(outputs, dict) else tuple(batch.nth(0) for batch in outputs)
+
+
+class Collated:
+    """The result of a ``collate_fn``, with the number of its samples, which a loader cannot count."""
+
+    def __init__(self, value: Any, samples: int, sources: Sequence[str]) -> None:
+        self.value, self.samples, self.sources = value, samples, sources
+
+
+def unwrap(outputs: Any) -> Any:
+    """Return the outputs of a reader as a program gets them."""
+    return outputs.value if isinstance(outputs, Collated) else outputs

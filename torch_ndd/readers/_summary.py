@@ -7,8 +7,8 @@ from typing import Any
 
 _MAX_TEXT = 100  # characters
 # Arguments of readers that describe the source.
-_SOURCES = ("dataset", "file_root", "file_list", "files", "filenames", "path", "paths", "annotations_file", "preprocessed_annotations")
-_SOURCES += ("manifest_filepaths", "file_filters", "file_filter", "dir_filters", "ext", "images", "filters")
+SOURCES = ("dataset", "file_root", "file_list", "files", "filenames", "path", "paths", "annotations_file", "preprocessed_annotations")
+SOURCES += ("manifest_filepaths", "file_filters", "file_filter", "dir_filters", "ext", "images", "filters")
 
 
 def brief(value: Any) -> str:
@@ -50,4 +50,4 @@ def _cut(text: str) -> str:
 
 def source_of(arguments: Mapping[str, Any]) -> str:
     """Summarize the source that a reader's arguments describe."""
-    return ", ".join(f"{name}={brief(arguments[name])}" for name in _SOURCES if arguments.get(name) is not None)
+    return ", ".join(f"{name}={brief(arguments[name])}" for name in SOURCES if arguments.get(name) is not None)

@@ -55,7 +55,8 @@ class Join(Reader):
         TypeError: a source that is not a reader or a map-style data set, or that can only be read from its beginning.
         ValueError: another ``missing``; a source with shards, an order or an ``on_error`` of its own, or that has begun; at the first step, outputs
             without names, without the key, or keys of other types.
-        RuntimeError: at the first step, a key that ``right`` has twice, or an output that both have; at any step, a missing key.
+        RuntimeError: a data set without samples; at the first step, a key that ``right`` has twice, or an output that both have; at any step, a
+            missing key.
 
     >>> images = [{"id": "b", "pixels": torch.zeros(2)}, {"id": "a", "pixels": torch.ones(2)}]
     >>> captions = [{"id": "a", "label": 1}, {"id": "b", "label": 2}]

@@ -51,7 +51,7 @@ class Weighted(SharedSteps):
         TypeError: a source that is not a reader or a map-style data set, or that can only be read from its beginning.
         ValueError: a weight that is negative or not finite, or only zeros; neither ``weights`` nor ``balanced``, or both; a source with shards or an
             order of its own, or that has begun. At the first step: another number of weights than samples, or no such column.
-        RuntimeError: at the first step, for a source without samples; at any step, for a sample that cannot be read.
+        RuntimeError: for a source without samples, at the first step unless it is a data set; at any step, for a sample that cannot be read.
 
     >>> reader = Weighted([10, 11, 12, 13], weights=[0, 1, 0, 3], samples_per_epoch=8)
     >>> sorted({number for (values,) in reader.next_epoch(4) for number in values.torch().tolist()})
@@ -152,7 +152,7 @@ class Weighted(SharedSteps):
 
     @override
     def finish(self, request: Any, samples: np.ndarray) -> Any:
-        return self._inner.finish(request, samples)
+        return self._inner.finish_alone(request, samples)
 
     @override
     def describe_bottleneck(self) -> tuple[str, str]:

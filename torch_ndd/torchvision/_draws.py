@@ -117,6 +117,14 @@ class Draws:
         return numbers / numbers.sum(1, keepdim=True)
 
 
+def check_range(op: str, argument: str, limits: Sequence[float], above: float = -math.inf) -> None:
+    """Raise RuntimeError, as torch's generators do, for a range that begins above its end, or not above a number."""
+    low, high = limits
+    if not above < low <= high:
+        rule = "" if above == -math.inf else f", above {above:g}"
+        raise RuntimeError(f"{op}: {argument} must be the lowest and the highest number{rule}, got {low} and {high}")
+
+
 def real(column: Column) -> torch.Tensor:
     """Convert to double: torch multiplies integers by a Python number in float32."""
     return torch.as_tensor(column, dtype=torch.float64)

@@ -71,7 +71,7 @@ def numbers(op: str, name: str, value: Any, count: int, batch_size: int | None) 
         # A row of ``count`` numbers is for all samples, even if the batch has as many samples.
         if value.dim() == 1 and len(value) == count:
             return tuple(value.tolist())
-        table = value.reshape(value.shape[0], -1) if value.dim() > 1 else value[:, None]
+        table = value.reshape(value.shape[0], -1) if value.dim() > 1 else value.reshape(-1, 1)
         if batch_size is not None and tuple(table.shape) == (batch_size, count):
             return tuple(column.to(torch.float64) if column.dtype.is_floating_point else column for column in table.unbind(1))
         raise ValueError(f"{op}: {name} must be {count} numbers per sample, got an array of shape {tuple(value.shape)}")

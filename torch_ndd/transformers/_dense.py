@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processors that make one image of each: classifiers, detectors, SAM, depth, Pixtral."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -197,6 +197,8 @@ class Dpt(Plain):
 
 class Pixtral(Plain):
     """Pixtral and Mistral 3: at most 1024 pixels long, then up to whole patches; padded after normalization."""
+
+    takes: ClassVar[frozenset[str]] = Plain.takes | {"packed"}
 
     def process(self, images: Batch, counts: Any) -> dict[str, Any]:
         resized = self.resize(images, self.target(images))

@@ -44,6 +44,13 @@ VIDEO_BACKENDS = {"BaseVideoProcessor"}
 SUFFIXES = ("Pil", "Fast")
 # Overridden without a change of what is computed: they set defaults and call the backend's.
 HARMLESS = {"__init__", "preprocess"}
+# Why a processor has no use for an option.
+NO_USE = {
+    "device": "it decodes no images, and videos and sounds are processed where they are",
+    "dtype": "sounds become float32",
+    "packed": "it pads no sequences of patches",
+    "repeat_temporal": "its tokens do not repeat still images",
+}
 PARTS = {"image_processor": "images", "video_processor": "videos", "feature_extractor": "sounds"}
 FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -77,7 +84,8 @@ def from_processor(
 
     Raises:
         TypeError: a string, or a class that overrides methods of its backend and is not translated; the message names them.
-        ValueError: a setting that is not translated, such as another filter.
+        ValueError: a setting that is not translated, such as another filter; ``device``, ``dtype``, ``packed`` or ``repeat_temporal`` for a processor
+            that has no use for it.
         RuntimeError: the check found a difference.
     """
     if isinstance(processor, str):
@@ -87,39 +95,59 @@ def from_processor(
         )
     if dtype not in (None, torch.uint8, *FLOATS):
         raise ValueError(f"from_processor: dtype must be float32, bfloat16, float16 or uint8, got {dtype}")
+    options: dict[str, Any] = {} if device is None else {"device": device}
+    options |= {} if dtype is None else {"dtype": dtype}
+    options |= {"packed": True} if packed else {}
+    options |= {} if repeat_temporal else {"repeat_temporal": False}
     parts = {name: getattr(processor, attribute) for attribute, name in PARTS.items() if getattr(processor, attribute, None) is not None}
-    options: dict[str, Any] = {"device": device, "dtype": dtype, "packed": packed}
-    if parts:
-        return Parts(type(processor).__name__, translate_parts(parts, {**options, "check": check, "repeat_temporal": repeat_temporal}))
+    if not parts:
+        kind = find_kind(processor)
+        require_use(type(processor).__name__, options, kind.takes)
+        return translate(processor, kind, check, options)
+    kinds = find_kinds(parts)
+    require_use(type(processor).__name__, options, frozenset().union(*(kind.takes for kind in kinds.values())))
+    # An option goes to those parts that it concerns.
+    chosen = {name: {key: value for key, value in options.items() if key in kind.takes} for name, kind in kinds.items()}
+    return Parts(type(processor).__name__, {name: translate(parts[name], kind, check, chosen[name]) for name, kind in kinds.items()})
+
+
+def find_kind(processor: Any) -> type[Any]:
+    """Return the translation of a processor's class."""
     name = base_name(type(processor))
     if name in SOUNDS:
-        sound = SOUNDS[name](processor)
-        if check:
-            check_sounds(processor, sound)
-        return sound
+        return SOUNDS[name]
     if takes_videos(processor):
-        video = find_translation(processor, VIDEOS, _videos.PlainVideo, VIDEO_BACKENDS)
-        if check:
-            # Checked without the options: device, dtype and packing change outputs that the processor has not.
-            check_videos(processor, video(processor))
-        return video(processor, **options)
-    kind = find_translation(processor, TRANSLATIONS, _dense.Plain, IMAGE_BACKENDS)
-    if check:
-        check_images(processor, kind(processor))
-    return kind(processor, **options, **({"repeat_temporal": repeat_temporal} if kind is _tokens.QwenVL else {}))
+        return find_translation(processor, VIDEOS, _videos.PlainVideo, VIDEO_BACKENDS)
+    return find_translation(processor, TRANSLATIONS, _dense.Plain, IMAGE_BACKENDS)
 
 
-def translate_parts(parts: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+def find_kinds(parts: Mapping[str, Any]) -> dict[str, type[Any]]:
     """Return the translations of the parts of a whole processor."""
-    translated = {}
+    kinds = {}
     for name, part in parts.items():
         try:
-            translated[name] = from_processor(part, **options)
+            kinds[name] = find_kind(part)
         except TypeError as error:
             if len(parts) == 1:
                 raise
             raise TypeError(f"{error}; the other parts can be translated alone, such as from_processor(processor.image_processor)") from error
-    return translated
+    return kinds
+
+
+def require_use(name: str, options: Mapping[str, Any], known: frozenset[str]) -> None:
+    """Raise ValueError for an option that changes nothing of what a processor returns."""
+    for option, value in options.items():
+        if option not in known:
+            raise ValueError(f"from_processor: {name} has no use for {option}={value!r}: {NO_USE[option]}; leave it out")
+
+
+def translate(processor: Any, kind: type[Any], check: bool, options: Mapping[str, Any]) -> Any:
+    """Return the translation of a processor, after a check."""
+    if check:
+        # Without the options: device, dtype and packing change outputs that the processor has not.
+        compare = check_sounds if issubclass(kind, _sounds.Sound) else check_videos if issubclass(kind, _videos.Video) else check_images
+        compare(processor, kind(processor))
+    return kind(processor, **options)
 
 
 class Parts:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processors that make sequences of patches: Qwen-VL, SigLIP 2, Gemma 4."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -58,6 +58,8 @@ class QwenPatches(Translation):
 class QwenVL(QwenPatches):
     """Qwen2-VL, Qwen2.5-VL and Qwen3-VL: the patches of all images together, and the grid of each."""
 
+    takes: ClassVar[frozenset[str]] = QwenPatches.takes | {"repeat_temporal"}
+
     def __init__(self, *arguments: Any, repeat_temporal: bool = True, **options: Any) -> None:
         self.repeat_temporal = repeat_temporal
         super().__init__(*arguments, **options)
@@ -90,6 +92,8 @@ class QwenVL(QwenPatches):
 
 class PatchSequence(Translation):
     """Patches of each image as (y, x, channel), padded to one length."""
+
+    takes: ClassVar[frozenset[str]] = Translation.takes | {"packed"}
 
     @property
     def patch(self) -> int:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base of translated processors: functions of a loader that return what the processor returns."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -22,6 +22,8 @@ class Translation:
         tolerance: the largest difference from transformers, relative for values above 1.
     """
 
+    takes: ClassVar[frozenset[str]] = frozenset({"device", "dtype"})
+    """The options of ``from_processor`` that change what this class does."""
     tolerance = 2e-5
     multiple = 1  # of the sides of images that are not resized
 

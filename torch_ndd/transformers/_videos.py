@@ -2,7 +2,7 @@
 """Video processors: Qwen2-VL, Qwen3-VL, InternVL, SmolVLM, VideoMAE, and those without methods of their own."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from ._translation import Translation
 class Video(Translation):
     """A translated video processor: call it with a batch of videos ``FHWC`` or ``FCHW``."""
 
+    takes: ClassVar[frozenset[str]] = frozenset({"dtype"})
     fewest_frames = 1  # of a video that is shorter than the distance of two frames
 
     def __call__(self, images: Any, *, counts: Any = None) -> dict[str, Any]:

@@ -274,6 +274,12 @@ def test_wrong_constructors(arguments, raises):
     both(program, raises=raises)
 
 
+@pytest.mark.parametrize("depth", [{"cpu_size": 3}, {"cpu_size": 1.5, "gpu_size": 2}, {"cpu_size": "a", "gpu_size": 2}], ids=str)
+def test_depths_by_device_are_two_ints(depth):
+    with pytest.raises(TypeError, match=f"Pipeline: prefetch_queue_depth must be an int or a dict with cpu_size and gpu_size, got {depth}"):
+        ours.Pipeline(2, 1, None, prefetch_queue_depth=depth)
+
+
 def test_nothing_defined():
     """Without a graph there is nothing to build."""
     both(lambda dali: dali.Pipeline(2, 1, None).build(), raises=NotImplementedError)

@@ -107,10 +107,10 @@ class Pipeline:
             warnings.warn(f"Pipeline: seed must not be negative; {seed} is ignored", stacklevel=2)
             seed = None
         if isinstance(prefetch_queue_depth, Mapping):
-            sizes = [prefetch_queue_depth["cpu_size"], prefetch_queue_depth["gpu_size"]]
-        elif isinstance(prefetch_queue_depth, int):
-            sizes = [prefetch_queue_depth, prefetch_queue_depth]
+            sizes: list[Any] = [prefetch_queue_depth.get("cpu_size"), prefetch_queue_depth.get("gpu_size")]
         else:
+            sizes = [prefetch_queue_depth, prefetch_queue_depth]
+        if not all(isinstance(size, int) for size in sizes):
             raise TypeError(f"Pipeline: prefetch_queue_depth must be an int or a dict with cpu_size and gpu_size, got {prefetch_queue_depth!r}")
         if py_callback_pickler is not None and py_start_method == "fork":
             raise ValueError('Pipeline: py_callback_pickler is for py_start_method="spawn"')

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..._core.work.bad_samples import UnreadableSamples
+from ..._core.work.sources import Sources
 from .._base import Reader
+from .._sample_source import Collated, unwrap
 from .._shared_steps import SharedSteps
 from .._summary import brief
 from .._waits import Waits, describe_slowest
@@ -112,7 +114,12 @@ class InStep(Reader):
                 causes |= {k: cause for k, cause in bad.causes.items() if k not in causes}
         if reasons:
             raise UnreadableSamples(reasons, causes)
-        return results if self._named else tuple(results.values())
+        outputs = {name: unwrap(result) for name, result in results.items()}
+        delivered = outputs if self._named else tuple(outputs.values())
+        # Of what a collate_fn returns, samples cannot be counted.
+        if any(isinstance(result, Collated) for result in results.values()):
+            return Collated(delivered, len(samples), Sources(self._source, samples))
+        return delivered
 
     def _first(self, outputs: Any) -> Any:
         return first_sample(outputs)

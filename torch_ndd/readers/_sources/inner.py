@@ -17,9 +17,10 @@ from ...io._limits import UrlLimits, using
 from .._base import Reader
 from .._key_table import KeyTable
 from .._keys import Keys
+from .._sample_source import unwrap
 from .._shared_steps import SharedSteps
 from .._summary import brief
-from ..dataset import Collated
+from ..dataset import Dataset
 from ..dataset._items import count_of, fields_of, is_dataclass, parts_of
 from .choice import OfTorch, reader_of
 
@@ -103,6 +104,8 @@ class InnerSource:
         self.reader, self._functions = inner_reader(op, what, source)
         # Only where there are limits: entering them takes 2 us, for each source of a batch.
         self._limits = None if self.reader._url_limits == UrlLimits() else self.reader._url_limits
+        if isinstance(self.reader, Dataset):  # whose length is known without reading anything
+            self.scan()
 
     def scan(self) -> int:
         """Return the number of samples. Raise RuntimeError for none."""
@@ -150,6 +153,13 @@ class InnerSource:
             outputs = self.reader.finish(request, samples)
         return self.apply_functions(outputs, len(samples))
 
+    def finish_alone(self, request: Any, samples: np.ndarray) -> Any:
+        """Return the outputs as a loader of this source alone gets them: without functions, in the containers of the items of a data set."""
+        if self._functions:
+            return self.finish(request, samples)
+        with self._apply_limits():
+            return self.reader.finish(request, samples)
+
     def read(self, samples: np.ndarray) -> Any:
         """Read samples and return what :meth:`finish` returns."""
         with self._apply_limits():
@@ -165,8 +175,7 @@ class InnerSource:
 
     def apply_functions(self, outputs: Any, samples: int) -> Any:
         """Return what the functions make of the outputs of so many samples."""
-        # A collate_fn wraps its result, to carry the number of samples.
-        outputs = outputs.value if isinstance(outputs, Collated) else outputs
+        outputs = unwrap(outputs)
         for function in self._functions:
             outputs = function(*outputs) if isinstance(outputs, tuple) else function(outputs)
         if isinstance(outputs, Mapping):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from ..._core.context.states import check_state, equal, keys, row, whole
-from ..dataset import Collated
+from .._sample_source import Collated
 from ..dataset._items import collate_outputs, prepare_item
 from ..dataset._worker_processes import Context, Processes, WorkerFailure, check_context, describe_error
 from .external_source import ExternalSource

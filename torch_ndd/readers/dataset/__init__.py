@@ -18,6 +18,7 @@ from ..._core.work.diagnosis import is_loading
 from ..._core.work.sources import Sources
 from .._options import LoaderOptions
 from .._order import Order, Position
+from .._sample_source import Collated
 from .._threads import READING_THREADS, ThreadedReader
 from ._activity import Activity
 from ._items import Failed, Rows, find_table, first_sample, needs_preparation, prepare_item, resolve_subsets, take_rows
@@ -301,8 +302,6 @@ class Dataset(ThreadedReader):
         return not self._reads_inline() and self._process != os.getpid()
 
     def _first(self, outputs: Any) -> Any:
-        if isinstance(outputs, Collated):
-            return outputs.value
         return first_sample(outputs)
 
     @override
@@ -330,13 +329,6 @@ def _has_getitems(dataset: Any) -> bool:
     # A Subset has the method in any case: without that of its data set it reads item by item, which is done here on all threads.
     dataset, _ = resolve_subsets(dataset, [])
     return callable(getattr(dataset, "__getitems__", None))
-
-
-class Collated:
-    """The result of a ``collate_fn``, with the number of its samples."""
-
-    def __init__(self, value: Any, samples: int, sources: Sequence[str]) -> None:
-        self.value, self.samples, self.sources = value, samples, sources
 
 
 @dataclass(frozen=True)

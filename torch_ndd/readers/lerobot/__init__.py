@@ -85,8 +85,8 @@ class LeRobot(ThreadedReader):
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
-        ValueError: ``tolerance_s``, ``drop_first``, ``drop_last`` or ``cache_bytes`` that is negative; at the first step, a feature or episode that
-            does not exist, or a number in ``delta_timestamps`` that is not a multiple of the time between frames.
+        ValueError: ``tolerance_s``, ``drop_first``, ``drop_last`` or ``cache_bytes`` that is not 0 or more; at the first step, a feature or episode
+            that does not exist, or a number in ``delta_timestamps`` that is not a multiple of the time between frames.
         RuntimeError: at the first step, for a file that cannot be read or contradicts another one, or without pyarrow (``torch_ndd[parquet]``) or
             torchcodec (``torch_ndd[video]``); at any step, for a frame that cannot be decoded, or has another time.
 
@@ -119,7 +119,7 @@ class LeRobot(ThreadedReader):
         self._deltas = {key: self._as_seconds(key, seconds) for key, seconds in (delta_timestamps or {}).items()}
         for argument, value in (("tolerance_s", tolerance_s), ("drop_first", drop_first), ("drop_last", drop_last)):
             if not value >= 0:
-                raise ValueError(f"{self._op}: {argument} must not be negative, got {value}")
+                raise ValueError(f"{self._op}: {argument} must be 0 or more, got {value}")
         self._tolerance, self._drop_first, self._drop_last = float(tolerance_s), int(drop_first), int(drop_last)
         self._episodes = None if episodes is None else [int(episode) for episode in episodes]
         self._features = None if features is None else list(features)

@@ -86,7 +86,8 @@ class Mix(SharedSteps):
         ValueError: no sources; weights that are not positive, missing or of unknown names; another ``order`` or ``epoch``; a source with shards, an
             order or an ``on_error`` of its own, or that has begun; ``fields`` that are empty or name one twice. At the first step, and later, for
             sources with different outputs, and a field that no source has or that has no zeros.
-        RuntimeError: at the first step, for a source without samples; at any step, for a sample that cannot be read, with its source.
+        RuntimeError: for a source without samples, at the first step unless it is a data set; at any step, for a sample that cannot be read, with its
+            source.
 
     >>> mix = Mix({"a": [0, 1, 2, 3, 4, 5], "b": [10, 11]}, weights={"a": 3, "b": 1})
     >>> [(values.torch().tolist(), source.torch().tolist()) for values, source in mix.next_epoch(4)]

@@ -131,6 +131,9 @@ class Lhotse(SpeechReader):
             raise RuntimeError(f"its sampling rate is {rate:g} Hz, but {self._rates[sample]:g} in the manifest")
 
     def _channel(self, sample: int, sound: torch.Tensor) -> torch.Tensor:
+        if not len(sound) and self._table.durations[sample] * self._rates[sample] >= 1:
+            start = math.floor(self._table.offsets[sample] * self._rates[sample]) / self._rates[sample]
+            raise RuntimeError(f"cut {self._ids[sample].decode(errors='replace')!r} begins at {start:.6g} s, where this recording has ended")
         column = int(self._channels[sample])
         if column >= sound.shape[1]:
             raise RuntimeError(f"it has {sound.shape[1]} channels, but the manifest has a channel in place {column}")
@@ -253,7 +256,10 @@ def _parse_cut(op: str, manifest: str, number: int, line: bytes) -> _Cut:
     try:
         # A manifest may hold anything: what is missing or of another type raises below, wherever it is used, and gets one message.
         rate, start, duration = (_number(each) for each in (recording["sampling_rate"], value["start"], value["duration"]))
-        if not isinstance(name, str) or rate < 1 or start < 0 or duration < 0:
+        for field, amount, least in (("sampling_rate", rate, 1), ("start", start, 0), ("duration", duration, 0)):
+            if amount < least:
+                raise refuse(f"it is damaged: {field} must be at least {least}, but is {amount:g}")
+        if not isinstance(name, str):
             raise ValueError
         if recording.get("transforms"):
             raise refuse("a recording with transforms is not supported; save the recordings as they are to be read")

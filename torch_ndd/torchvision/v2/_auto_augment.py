@@ -268,6 +268,8 @@ class TrivialAugmentWide(_Policy, reference.TrivialAugmentWide):
     """torchvision's spelling of :func:`torch_ndd.augment.trivial_augment`: apply one random augmentation with a random magnitude."""
 
     def _augment(self, image: Any, draws: Draws) -> Any:
+        if self.num_magnitude_bins < 1:
+            raise RuntimeError(f"TrivialAugmentWide: num_magnitude_bins must be positive, got {self.num_magnitude_bins}")
         choices = list(self._space)
         names = [choices[k] for k in draws.integers(0, len(choices)).tolist()]
         fractions = draws.integers(0, self.num_magnitude_bins).to(torch.float64) / max(1, self.num_magnitude_bins - 1)

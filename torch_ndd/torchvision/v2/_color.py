@@ -7,6 +7,7 @@ import torch
 from torchvision.transforms import v2 as reference
 
 from ..._core.values.batch import Batch
+from .._draws import check_range
 from .._numbers import batch_of
 from . import functional as F
 from ._base import Batched, RandomTransform, draws_for, query_chw
@@ -90,6 +91,7 @@ class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
         limits = (self.brightness, self.contrast, self.saturation, self.hue)
         single = draws.batch_size is None
         for (_, name), (low, high) in zip(_FUNCTIONALS, limits, strict=True):
+            check_range("RandomPhotometricDistort", name.removesuffix("_factor"), (low, high))
             # Drawn even if it does not act, so that a batch and a single sample draw the same.
             acts, value = draws.happens(self.p), draws.uniform(low, high)
             neutral = 0.0 if name == "hue_factor" else 1.0

@@ -95,6 +95,8 @@ class RandomChoice(_RandomContainer, reference.RandomChoice):
     """Apply one of several transforms, chosen with the probabilities ``p``."""
 
     def _draw_orders(self, draws: Draws) -> list[tuple[int, ...]]:
+        if min(self.p) < 0:
+            raise RuntimeError(f"RandomChoice: p must not be negative, got {self.p}")
         return [(k,) for k in draws.choices(self.p).tolist()]
 
 

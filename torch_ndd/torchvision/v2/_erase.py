@@ -8,7 +8,7 @@ from torchvision.transforms import v2 as reference
 
 from ..._core.values.batch import new_batch
 from ...random import normal
-from .._draws import Draws, to_int
+from .._draws import Draws, check_range, to_int
 from ._base import RandomTransform, draws_for, query_chw
 from ._geometry import warn_of_passing
 
@@ -38,6 +38,8 @@ class RandomErasing(RandomTransform, reference.RandomErasing):
         channels, height, width = query_chw(flat_inputs)
         if self.value is not None and len(self.value) not in (1, channels):
             raise ValueError(f"RandomErasing: value must have one number, or one for each of the {channels} channels, got {len(self.value)}")
+        check_range("RandomErasing", "scale", self.scale)
+        check_range("RandomErasing", "ratio", self.ratio, above=0)
         rows, columns = (torch.as_tensor(extent, dtype=torch.float64).expand(draws.count) for extent in (height, width))
         tries = 10  # as in torchvision; all are drawn, so that the number of draws does not depend on the image
         area = (rows * columns)[:, None] * draws.parts(tries, self.scale)

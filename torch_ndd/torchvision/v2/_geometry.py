@@ -10,7 +10,7 @@ from torchvision.transforms import v2 as reference
 
 from ..._core.native.tracing import is_compiling
 from ..._core.values.batch import Batch
-from .._draws import Column, Draws, real, to_int
+from .._draws import Column, Draws, check_range, real, to_int
 from .._numbers import first_failure, holds
 from .._sample import check_type, has_any, kind_of
 from . import functional as F
@@ -92,6 +92,8 @@ def random_window(
     draws: Draws, height: Column, width: Column, scale: Any, ratio: Any
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return top, left, height and width of a window: the first of ten attempts that fits, else the largest window in the middle."""
+    check_range("RandomResizedCrop", "scale", scale)
+    check_range("RandomResizedCrop", "ratio", ratio, above=0)
     rows, columns = (torch.as_tensor(extent, dtype=torch.float64).expand(draws.count) for extent in (height, width))
     tries = 10  # as in torchvision; all are drawn, so that the number of draws does not depend on the image
     area = (rows * columns)[:, None] * draws.parts(tries, scale)
@@ -292,6 +294,8 @@ class RandomResize(_RandomSizeResize, reference.RandomResize):
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw a size."""
+        if not self.min_size < self.max_size:
+            raise RuntimeError(f"RandomResize: min_size must be less than max_size, got {self.min_size} and {self.max_size}")
         draws = draws_for(flat_inputs)
         return {"size": [draws.result(draws.integers(self.min_size, self.max_size), int)]}
 

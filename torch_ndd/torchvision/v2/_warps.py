@@ -9,7 +9,7 @@ from torchvision.transforms import v2 as reference
 from ..._core.values.batch import new_batch
 from ...augment._elastic import smooth_planes
 from ...ops.shape.join import stack
-from .._draws import Column, Draws, real, round_half_even, to_int
+from .._draws import Column, Draws, check_range, real, round_half_even, to_int
 from .._numbers import batch_of
 from . import functional as F
 from ._base import Batched, RandomTransform, draws_for, query_size
@@ -21,6 +21,7 @@ class RandomRotation(Batched, reference.RandomRotation):
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw an angle."""
+        check_range("RandomRotation", "degrees", self.degrees)
         draws = draws_for(flat_inputs)
         return {"angle": draws.result(draws.uniform(self.degrees[0], self.degrees[1]))}
 
@@ -35,6 +36,10 @@ class RandomAffine(Batched, reference.RandomAffine):
 
     def make_params(self, flat_inputs: list[Any]) -> dict[str, Any]:
         """Draw the arguments of :func:`functional.affine`."""
+        shears = () if self.shear is None else (self.shear[:2], self.shear[2:4])
+        for name, limits in (("degrees", self.degrees), ("scale", self.scale), *(("shear", limits) for limits in shears)):
+            if limits:
+                check_range("RandomAffine", name, limits)
         draws = draws_for(flat_inputs)
         height, width = query_size(flat_inputs)
         angle = draws.result(draws.uniform(self.degrees[0], self.degrees[1]))

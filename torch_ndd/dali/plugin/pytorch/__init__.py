@@ -212,4 +212,6 @@ class DALIRaggedIterator(DALIGenericIterator):
         columns = torch.cat([torch.arange(len(sample)) for sample in samples] or [torch.empty(0, dtype=torch.int64)])
         values = torch.cat(samples)
         size = (len(samples), int(lengths.max()))
-        return torch.sparse_coo_tensor(torch.stack([rows, columns]).to(values.device), values, size)
+        # Without check_invariants torch warns that it does not check.
+
+        return torch.sparse_coo_tensor(torch.stack([rows, columns]).to(values.device), values, size, check_invariants=False)

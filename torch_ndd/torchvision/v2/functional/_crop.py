@@ -157,7 +157,10 @@ def as_height_width(output_size: Any) -> tuple[int, int]:
     """Return height and width from one number or two."""
     if isinstance(output_size, int | float):
         return int(output_size), int(output_size)
-    numbers = [int(extent) for extent in output_size]
+    try:
+        numbers = [int(extent) for extent in output_size]
+    except (TypeError, ValueError):
+        raise TypeError(f"center_crop: output_size must be one number or two, got {output_size!r}") from None
     if len(numbers) not in (1, 2):
         raise ValueError(f"center_crop: output_size must be one number or two, got {output_size!r}")
     return numbers[0], numbers[-1]

@@ -217,6 +217,7 @@ def jpeg(image: Any, quality: Any) -> Any:
     Raises:
         RuntimeError: another type.
         TypeError: another number of channels.
+        ValueError: a quality outside 1 to 100.
 
     >>> jpeg(torch.full((3, 8, 8), 100, dtype=torch.uint8), 50).unique()
     tensor([100], dtype=torch.uint8)
@@ -227,6 +228,9 @@ def jpeg(image: Any, quality: Any) -> Any:
 def _jpeg(images: Batch, quality: Any) -> Batch:
     check_channels("jpeg", images)
     checked_quality = number("jpeg", "quality", quality, images.batch_size)
+    fits = (checked_quality >= 1) & (checked_quality <= 100)
+    if not holds(fits):
+        raise ValueError(f"jpeg: {first_failure(fits)}quality must be from 1 to 100, got {quality}")
     layout = images.layout or ""
     last = layout.replace("C", "") + "C"  # libjpeg reads interleaved pixels
     pixels = images if layout == last else transpose(images, perm=[layout.index(letter) for letter in last])

@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import PIL
 import torch
 from torchvision.transforms.v2 import functional as reference
@@ -38,6 +39,7 @@ def resize(inpt: Any, size: Any, interpolation: Any = InterpolationMode.BILINEAR
         antialias: filter before reducing, which "nearest" never does.
 
     Raises:
+        TypeError: a fraction as ``size``.
         ValueError: ``max_size`` with two sizes or not above ``size``; "lanczos" without ``antialias``; another interpolation.
         RuntimeError: images of a new size without pixels.
 
@@ -55,7 +57,9 @@ def output_size(height: Number, width: Number, size: Any, max_size: int | None, 
         short, long = _sort_sides(height, width)
         return _orient(height, width, _truncate_ratio(max_size, short, long), max_size)
     pair = None
-    if isinstance(size, int | float):
+    if isinstance(size, float | np.floating):
+        raise TypeError(f"resize: size must be a whole number, or height and width, got {size!r}")
+    if isinstance(size, int | np.integer):
         shorter: Number = int(size)
     elif isinstance(size, torch.Tensor | Batch):
         pair = numbers("resize", "size", size, 2, batch_size)
