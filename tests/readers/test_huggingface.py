@@ -127,25 +127,6 @@ def test_other_arguments_are_errors(photographs: Any, make: Any, error: type[Exc
         make(photographs)
 
 
-@pytest.mark.parametrize(
-    ("feature", "message"),
-    [
-        (datasets.Audio(sampling_rate=16_000), r"column 'file' is Audio\(sampling_rate=16000\), .*use decoders.audio\(..., sample_rate=\)"),
-        (datasets.Audio(num_channels=1), r"Audio\(num_channels=1\), .*downmix="),
-        (datasets.Image(mode="L"), r"Image\(mode='L'\), .*output_type=\), and dataset.cast_column\('file', datasets.Image\(decode=False\)\)"),
-    ],
-)
-def test_a_conversion_that_datasets_would_make_is_refused(feature: Any, message: str) -> None:
-    data = datasets.Dataset.from_dict({"file": [None], "x": [1]}).cast_column("file", feature)
-    kind = type(feature)
-    for of, reader in ((data, lambda data, **chosen: HuggingFace(dataset=data, **chosen)), (data.to_iterable_dataset(), HuggingFaceStream)):
-        with pytest.raises(ValueError, match=message):
-            reader(of)
-        reader(of, columns=["x"])
-        reader(of.cast_column("file", kind(decode=False)))
-        reader(of.cast_column("file", kind()))
-
-
 # Streaming.
 
 

@@ -36,7 +36,7 @@ class HuggingFace(BatchThreadsReader):
 
     Raises:
         TypeError: another object; for a streaming data set see :class:`HuggingFaceStream`.
-        ValueError: the data set has a transform (``set_transform``), or a column a conversion (``Audio(sampling_rate=8000)``); they would be ignored.
+        ValueError: the data set has a transform (``set_transform``), which would be ignored.
         RuntimeError: at the first step, for columns that do not exist or cannot become samples; at any step, for a row that cannot be read.
 
     >>> import datasets
@@ -60,7 +60,6 @@ class HuggingFace(BatchThreadsReader):
         if not hasattr(dataset, "__len__"):
             raise TypeError(f"{self._op}: dataset is a streaming data set; use readers.HuggingFaceStream(dataset)")
         self._columns = [columns] if isinstance(columns, str) else columns
-        _refuse_conversions(self._op, dataset, self._columns or dataset.format["columns"])
         # `columns` of set_format() choose; all other properties of a format concern the conversion, which is done here.
         self._dataset = dataset.with_format("arrow", columns=dataset.format["columns"])
         self._brief = repr(dataset.builder_name) if dataset.builder_name else "the data set"
@@ -125,8 +124,7 @@ class HuggingFaceStream:
 
     Raises:
         TypeError: another object.
-        ValueError: the data set has a transform, or a column a conversion; ``parallel`` out of range. From the loader, ``num_shards`` larger than the
-            number of shards.
+        ValueError: the data set has a transform; ``parallel`` out of range. From the loader, ``num_shards`` larger than the number of shards.
         RuntimeError: at any step, for what cannot be read; the message names the shard.
 
     >>> import datasets, torch_ndd as ndd
@@ -141,7 +139,6 @@ class HuggingFaceStream:
             raise TypeError("readers.HuggingFaceStream: dataset has random access; use readers.HuggingFace(dataset=dataset)")
         self.dataset = dataset
         self.columns = [columns] if isinstance(columns, str) else columns
-        _refuse_conversions("readers.HuggingFaceStream", dataset, self.columns)
         self.parallel = whole(1, MAX_SLOTS)(parallel, "readers.HuggingFaceStream: parallel")
 
     def choose_reader(self, arguments: OfTorch, options: Mapping[str, Any]) -> tuple[ShardStream, None]:
@@ -168,26 +165,3 @@ def _check_dataset(op: str, dataset: Any) -> None:
         raise ValueError(
             f"{op}: the data set has a transform (set_transform), which is not called here; apply it in fn, or remove it with_format(None)"
         )
-
-
-# What a column may ask of its decoder, and where to ask for it here.
-_CONVERSIONS = {
-    "sampling_rate": "decoders.audio(..., sample_rate=)",
-    "num_channels": "decoders.audio(..., downmix=)",
-    "stream_index": "a data set with one stream in each file",
-    "mode": "decoders.image(..., output_type=)",
-}
-
-
-def _refuse_conversions(op: str, dataset: Any, columns: Sequence[str] | None) -> None:
-    """Raise ValueError for a column that ``datasets`` would convert when it decodes it: files stay as they are here."""
-    for column, feature in (getattr(dataset, "features", None) or {}).items():
-        if not getattr(feature, "decode", False) or (columns is not None and column not in columns):
-            continue
-        for setting, remedy in _CONVERSIONS.items():
-            if (value := getattr(feature, setting, None)) is not None:
-                kind = type(feature).__name__
-                raise ValueError(
-                    f"{op}: column {column!r} is {kind}({setting}={value!r}), which its files need not be, and they are delivered as they are; "
-                    f"use {remedy}, and dataset.cast_column({column!r}, datasets.{kind}(decode=False))"
-                )
