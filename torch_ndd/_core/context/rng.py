@@ -274,7 +274,7 @@ def get_default_rng() -> RNG:
 class using_rng:
     """``with using_rng(rng):`` makes ``rng`` the calling thread's generator within the block.
 
-    In its place ``of_batch`` creates a generator at the position of a loader's batch, with the first draw: few batches draw, and each would pay 5 us.
+    In its place ``of_batch`` creates that of a loader's batch, with the first draw: it takes 3 us, and most batches draw nothing.
     """
 
     __slots__ = ("_before", "_of_batch", "_rng")
