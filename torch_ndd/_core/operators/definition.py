@@ -169,32 +169,25 @@ class Record(NamedTuple):
 
     Attributes:
         op: The operator.
-        kernel: Its kernel.
+        launch: What its body has returned.
         inputs: The batches that the kernel reads.
         arguments: All arguments of the kernel: values and shapes of each input, the operator's own arguments, values and shapes of each output.
         outputs: The batches that the kernel fills.
-        layouts: Their layouts.
+        layout: Of the first output.
         words: The words that a random operator has drawn.
-        any_shape: See :class:`Launch`.
-        redraw: See :class:`Launch`.
-        only_words: See :class:`Launch`.
-        derivation: See :class:`Launch`.
-        also_again: See :class:`Launch`.
-        mixes: See :class:`Launch`.
-        is_plain: Whether the call returns the only output of its kernel, and nothing else that a repeated call could not compute.
     """
 
     op: Operator
-    kernel: Any
+    launch: Launch
     inputs: Sequence[Batch | None]
     arguments: list[Any]
     outputs: tuple[Batch, ...]
-    layouts: tuple[str | None, ...]
+    layout: str | None
     words: torch.Tensor | None
-    any_shape: bool
-    redraw: Redraw | None
-    only_words: bool
-    derivation: Derivation | None
-    also_again: Also | None
-    mixes: bool
-    is_plain: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the call returns the only output of its kernel, and nothing else that a repeated call could not compute."""
+        launch = self.launch
+        returns_output = len(self.outputs) == 1 and not (launch.inputs or launch.views)
+        return self.op.repeatable and returns_output and (not launch.also or launch.also_again is not None)
