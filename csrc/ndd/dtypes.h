@@ -11,11 +11,11 @@
 
 namespace ndd {
 
-// The numbers are those of torch::headeronly::ScalarType, so that they need no conversion in either direction.
+// The numbers are those of torch::headeronly::ScalarType, so they need no conversion in either direction.
 NDD_ENUM("DType", DType, int, uint8 = 0, int8 = 1, int16 = 2, int32 = 3, int64 = 4, float16 = 5, float32 = 6, float64 = 7, boolean = 11,
          bfloat16 = 15, uint16 = 27, uint32 = 28, uint64 = 29);
 
-// Carries a type as a value, so that a generic lambda can receive it.
+// Carries a type as a value, so a generic lambda can receive it.
 template <class T>
 struct TypeTag {
   using type = T;

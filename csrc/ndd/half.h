@@ -23,7 +23,7 @@ NDD_HD float float_of(uint32_t bits) {
   return value;
 }
 
-// Rounds to nearest, ties to even. Branch-free, so that loops vectorize.
+// Rounds to nearest, ties to even. Branch-free, so loops vectorize.
 NDD_HD uint16_t half_bits(float value) {
 #if defined(__CUDA_ARCH__) && defined(__NVCC__)
   uint16_t half;

@@ -109,7 +109,7 @@ def cache(
     threshold: int = 0,
     shorter: int | None = None,
 ) -> Cache:
-    """Keep decoded images, so that later epochs copy them instead of decoding them again: ``decoders.image(files, cache=cache)``.
+    """Keep decoded images, so later epochs copy them instead of decoding them again: ``decoders.image(files, cache=cache)``.
 
     The decoders' results are the same bit for bit with and without a cache. Crops are copied out of the whole image, which is decoded for the
     cache when the file comes for the first time; where it is not admitted, only the crop is decoded. An image is found by a 128-bit hash of its

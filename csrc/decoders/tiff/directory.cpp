@@ -69,7 +69,7 @@ std::optional<TiffValues> TiffDirectory::values(int tag) const {
 std::optional<TiffValues> TiffDirectory::numbers(int tag) const {
   const auto found = values(tag);
   if (found && found->type != kTiffByte && found->type != kTiffShort && found->type != kTiffLong && found->type != kTiffLong8)
-    reject(tag, "is not a whole number");
+    reject(tag, "is not an integer");
   return found;
 }
 

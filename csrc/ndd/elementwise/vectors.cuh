@@ -2,7 +2,7 @@
 // Element-wise loops of device code with 16-byte accesses, the widest available. With 1 or 4 bytes per access, too few bytes are in flight to
 // saturate the memory. tests/core/native/test_machine_code.py checks that the machine code contains LDG.E.128 and STG.E.128.
 //
-// Take it for loops over contiguous elements of a type that the compiler knows; addresses are aligned by single elements at both ends.
+// Use it for loops over contiguous elements of a type that the compiler knows; addresses are aligned by single elements at both ends.
 #pragma once
 
 #include <cstdint>

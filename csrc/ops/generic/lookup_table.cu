@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lookup_table: the default is an entry like the others, behind the last one, so that a key outside of the table costs no branch.
+// lookup_table: the default is an entry like the others, behind the last one, so a key outside of the table costs no branch.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -55,7 +55,7 @@ std::shared_ptr<const Entries> entries_of(const Tensor& values, double default_v
   const Args<float> table_values(values);
   const int64_t size = table_values.cols();
   auto entries = std::make_shared<Entries>();
-  // Bytes get a table of all 256 levels, so that loops need no comparison.
+  // Bytes get a table of all 256 levels, so loops need no comparison.
   entries->size = static_cast<int32_t>(of_bytes ? std::max<int64_t>(size, kLevels) : size);
   entries->dtype = dtype;
   entries->bytes.resize((entries->size + 1) * item_bytes(dtype));

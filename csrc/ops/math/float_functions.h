@@ -34,7 +34,7 @@ NDD_HD double select(bool condition, double yes, double no) {
 // e to the power of x, which is cut off where a float is 0 or infinite anyway. Relative error 1e-13.
 NDD_HD double exp_of(double x) {
   const double below = select(x > 120.0, 120.0, x), limited = select(below < -120.0, -120.0, below);  // NaN stays
-  // x = k ln 2 + r with a whole k. Adding 1.5 * 2^52 leaves no bits for a fraction, so the sum is rounded to a whole number, k, which
+  // x = k ln 2 + r with a whole k. Adding 1.5 * 2^52 leaves no bits for a fraction, so the sum is rounded to an integer, k, which
   // lies in its lowest bits; subtracting the same number again gives k as a double.
   const double shifted = limited * 1.4426950408889634 + 6755399441055744.0;  // 1.5 * 2^52: the lowest bits are the rounded quotient
   const double r = limited - (shifted - 6755399441055744.0) * 0.6931471805599453;
@@ -140,7 +140,7 @@ NDD_HD double sin_of(double x) {
   constexpr double kShift = 6755399441055744.0;  // as in exp_of()
   const double shifted = (x * 0.3183098861837907 - 0.5 * quarter) + kShift;
   const double turns = shifted - kShift + 0.5 * quarter;  // half turns, the nearest ones at which the result is 0
-  // pi in two parts, of which the first one has 33 bits: its product is exact.
+  // pi in two parts; the first has 33 bits, so its product is exact.
   const double r = (x - turns * 3.1415926534682512) - turns * 1.2154201013012384e-10;
   const double s = r * r;
   // Taylor's series, |r| < 1.58.
@@ -232,7 +232,7 @@ NDD_HD float fast(float a, [[maybe_unused]] float b) {
     return static_cast<float>(select(b == 0.0f, 1.0, select(a == 0.0f, of_zero, power)));
   } else {  // fmod
     const double y = b, quotient = x / y;
-    // Truncated; the quotient of two floats may have been rounded up to a whole number.
+    // Truncated; the quotient of two floats may have been rounded up to an integer.
     const double magnitude = std::fabs(quotient) + 4503599627370496.0 - 4503599627370496.0;
     const double whole = select(magnitude > std::fabs(quotient), magnitude - 1.0, magnitude);
     const double rest = std::fabs(x) - whole * std::fabs(y);

@@ -352,7 +352,7 @@ def test_two_operators_of_one_name_are_refused():
 
 
 def test_missing_arguments():
-    """A required argument that is missing is an error of building."""
+    """A missing required argument is an error when the pipeline is built."""
 
     def program(dali):
         pipe = dali.Pipeline(1, 1, None)

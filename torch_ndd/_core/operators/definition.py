@@ -34,7 +34,7 @@ class Options:
         kernel: None if there is nothing to launch: the body returns a view of the first input, with the same pending work, or :func:`launch` with
             results that it has computed itself as ``also``.
         formula: The kernel in torch operations, for ``torch.compile`` on dense input: ``formula(input, *kernel arguments, dtype)``. A number that all
-            samples share is passed as a Python number, so that the graph has it as a constant. Returns None for dtypes without a formula.
+            samples share is passed as a Python number, so the graph has it as a constant. Returns None for dtypes without a formula.
         ragged_formula: It takes ragged images as well, as :class:`Packed`, or returns None for them.
         reads_values: The body reads the inputs' values, so the call waits for them.
         per_frame: Arguments may have values per frame although no input has frames.
@@ -93,7 +93,7 @@ OPERATORS: dict[str, Operator] = {}  # by public name; the tests iterate over it
 
 # --- Launches ---
 
-# Computes an argument from the first input, of which it may use the shapes, and the words drawn from the generator.
+# Computes an argument from the first input (only its shapes) and the words drawn from the generator.
 Redraw: TypeAlias = Callable[[Batch, torch.Tensor], torch.Tensor]
 # Computes further results of a call from the shapes of the first input.
 Also: TypeAlias = Callable[[Batch], tuple[Batch, ...]]

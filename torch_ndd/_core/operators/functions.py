@@ -79,7 +79,7 @@ def _freeze_all(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def _is_repeatable(values: torch.Tensor) -> bool:
-    """Return whether a plan may run on these values: native code reads their memory, so nothing else than a kernel may observe the call."""
+    """Return whether a plan may run on these values: native code reads their memory, so nothing but a kernel may observe the call."""
     return type(values) is torch.Tensor and not is_compiling() and (loop.latest is None or loop.recorder is None)
 
 

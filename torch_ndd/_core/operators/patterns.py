@@ -36,7 +36,7 @@ class Pattern(NamedTuple):
     also_again: Also | None
 
     def agrees(self, other: "Pattern") -> bool:
-        """Return whether two calls with equal batches have launched the same, so that nothing was computed from the values of the batches."""
+        """Return whether two calls with equal batches have launched the same, so nothing was computed from the values of the batches."""
         return self[2:-3] == other[2:-3] and all(self._is_same(a, b) for a, b in zip(self.arguments, other.arguments, strict=True))
 
     def agrees_for_other_rows(self, other: "Pattern", rows: int, other_rows: int) -> bool:

@@ -181,7 +181,7 @@ def _to_operand(value: Any, compiling: bool) -> Any:
     if kind in _DTYPES:
         if compiling:
             return _constant(torch.full((), value, dtype=_DTYPES[kind]))
-        # Numbers of a program recur in every iteration, and their tensors are kept. True and 1 are equal too, so that the key has the type.
+        # Numbers of a program recur in every iteration, and their tensors are kept. True and 1 are equal too, so the key has the type.
         key = (kind, value if value else repr(value))  # 0.0 and -0.0 are equal
         operand = _numbers.get(key)
         if operand is None:
@@ -214,7 +214,7 @@ def _constant(values: torch.Tensor, external: bool = False) -> Operand:
 
 
 def _refuse(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> Any:
-    """Return NotImplemented, so that Python tries the other operand, or raise TypeError.
+    """Return NotImplemented, so Python tries the other operand, or raise TypeError.
 
     TypeError is for functions, and for ``==``, where Python would fall back to ``is``.
     """
@@ -311,7 +311,7 @@ def _allocate_ragged(operation: str, values: Sequence[Any], computation: Computa
     for value in batches:
         if value.batch_size != size:
             raise _wrong_size(operation, size, value.batch_size)
-    # Numbers do not change the shapes, so that the result shares them and need not look at each sample.
+    # Numbers do not change the shapes, so the result shares them and need not look at each sample.
     if len(batches) == 1 and all(value is batches[0] or not value.buffer.shape for value in values):
         value = batches[0]
         return output(native.empty, value.buffer.shape, computation.out, device), value.ragged_shapes, value.shared_extents

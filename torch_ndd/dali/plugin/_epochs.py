@@ -193,7 +193,7 @@ class ReaderEpochs(Epochs):
 
     def restart(self) -> int:
         """Begin the next epoch."""
-        if not self.is_over():  # another source ended early: the reader goes on in its epoch
+        if not self.is_over():  # another source ended early: the reader continues its epoch
             return 0
         dropped = self.policy is LastBatchPolicy.DROP and self.size % self.batch_size > 0
         ahead = self._beyond() if self._fills else [0] * self.shards
@@ -202,7 +202,7 @@ class ReaderEpochs(Epochs):
             self._begin(self.epoch + 1, self.samples, self._beyond())
         return int(dropped)
 
-    # With FILL every rank takes full batches, so that it runs into the next epoch by a different number of samples; they count there.
+    # With FILL every rank takes full batches, so it runs into the next epoch by a different number of samples; they count there.
     def _beyond(self) -> list[int]:
         """Return how many samples beyond this epoch each rank had."""
         return [ahead + self.taken - self._length(rank) for rank, ahead in enumerate(self.ahead)]

@@ -37,7 +37,7 @@ def _empty_output(op: str, batch_size: int, extents: Sequence[Column], dtype: to
 
 
 def _constant(value: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return zero or one as the kernels take it: a batch of one number. On a GPU the tensor is kept, so that repeated calls pass the same one."""
+    """Return zero or one as the kernels take it: a batch of one number. On a GPU the tensor is kept, so repeated calls pass the same one."""
     kept = keep_input(value, 1, device, dtype) if device.type == "cuda" and not is_compiling() else None
     if kept is None:
         return torch.full((1,), value, dtype=dtype, device=device)
