@@ -40,13 +40,13 @@ def check_boxes(op: str, boxes: Batch, numbers: int = 4) -> None:
 def check_table(op: str, boxes: Batch, numbers: int = 4) -> None:
     """Check the boxes, and that every sample is a table with one row per box."""
     check_boxes(op, boxes, numbers)
-    if boxes.ndim != 2 or not _all_equal(boxes, 1, numbers):
+    if boxes.ndim != 2 or not _has_rows_of(boxes, numbers):
         raise RuntimeError(f"{op}: boxes must be a table with a row of {numbers} numbers for each box, got the shapes {boxes.shape}")
 
 
-def _all_equal(batch: Batch, axis: int, extent: int) -> bool:
-    found = batch.shared_extent(axis)
-    return not batch.batch_size or is_compiling() if found is None else found == extent
+def _has_rows_of(boxes: Batch, numbers: int) -> bool:
+    found = boxes.shared_extent(1)
+    return not boxes.batch_size or is_compiling() if found is None else found == numbers
 
 
 def on_host(value: Batch) -> Batch:
@@ -92,7 +92,7 @@ class Kept:
         if is_compiling():
             shapes = torch.stack([self.counts, *(torch.full_like(self.counts, extent) for extent in trailing)], 1)
             selected = new_batch(left.reshape(-1), shapes, fixed=(None, *trailing))
-        # Usually all boxes remain, and the shapes need not be made.
+        # Usually all boxes remain, and the shapes need not be computed again.
         elif len(left) == len(self.mask):
             selected = new_batch(left.view(like.buffer.shape), like.ragged_shapes, fixed=like.shared_extents)
         else:
