@@ -10,6 +10,7 @@ import torch
 from ..._core import native
 from ..._core.native.tracing import is_compiling
 from ..._core.values.batch import Batch, new_batch
+from .._columns import extent_of
 
 _map_boxes = native.kernel("map_boxes", writes=(-3, -2, -1))
 _rotation_maps = native.kernel("rotation_maps", writes=(-1,))
@@ -56,19 +57,13 @@ def on_host(value: Batch) -> Batch:
     return host
 
 
-def rows_of(batch: Batch) -> torch.Tensor | int:
-    """Return the number of rows of each sample: a number, or int64 (N,)."""
-    return batch.buffer.shape[1] if batch.ragged_shapes is None else batch.ragged_shapes[:, 0]
-
-
 def check_labels(op: str, boxes: Batch, labels: Batch) -> None:
     """Raise RuntimeError unless there is one row of labels per box."""
     if labels.ndim < 1:
         raise RuntimeError(f"{op}: labels must have a row for each box, got single numbers")
     if is_compiling():
         return
-    label_rows, box_rows = rows_of(labels), rows_of(boxes)
-    equal = label_rows == box_rows
+    equal = extent_of(labels, 0) == extent_of(boxes, 0)
     if not (bool(equal.all()) if isinstance(equal, torch.Tensor) else equal):
         raise RuntimeError(f"{op}: there must be as many labels as boxes, got the shapes {labels.shape} and {boxes.shape}")
 
