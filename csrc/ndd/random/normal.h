@@ -6,19 +6,11 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "ndd/hd.h"
+#include "ndd/same_bits.h"
 
 namespace ndd {
-
-template <class To, class From>
-NDD_HD To same_bits(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  memcpy(&to, &from, sizeof(to));
-  return to;
-}
 
 // c[0] + c[1] x + c[2] x^2 + ...
 template <class T, int N>
