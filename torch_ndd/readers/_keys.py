@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys of samples: integers, texts or bytes, as bytes one after the other."""
+"""Keys of samples: whole numbers, texts or bytes, as bytes one after the other."""
 
 from typing import Any, NamedTuple
 
@@ -36,7 +36,7 @@ class Keys(NamedTuple):
 
 
 def keys_of(op: str, what: str, column: Any) -> Keys:
-    """Return the keys in a column: integers, texts or bytes. Raise ValueError for other values."""
+    """Return the keys in a column: whole numbers, texts or bytes. Raise ValueError for other values."""
     if isinstance(column, Batch):
         values = column.wait()
         if not values.is_cpu:  # native code reads it, wherever a function of the source has put it
@@ -49,10 +49,10 @@ def keys_of(op: str, what: str, column: Any) -> Keys:
         if column.ragged_shapes is None and values.numel() == len(values) and values.dtype in _WHOLE:
             return _numbers(values.reshape(-1))
         kind = str(values.dtype).removeprefix("torch.")
-        raise ValueError(f"{op}: {what}: keys must be integers, texts or bytes, got {kind} with {column.ndim} dimensions")
+        raise ValueError(f"{op}: {what}: keys must be whole numbers, texts or bytes, got {kind} with {column.ndim} dimensions")
     texts = [value.encode() if isinstance(value, str) else value for value in column]
     if not all(isinstance(value, bytes) for value in texts):
-        raise ValueError(f"{op}: {what}: keys must be integers, texts or bytes, got {type(column[0]).__name__}")
+        raise ValueError(f"{op}: {what}: keys must be whole numbers, texts or bytes, got {type(column[0]).__name__}")
     joined = bytearray().join(texts)  # writable, as torch wants it
     return Keys(_bytes(joined), torch.tensor([len(value) for value in texts], dtype=torch.int64), False)
 

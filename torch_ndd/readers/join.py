@@ -45,7 +45,7 @@ class Join(Reader):
         right: likewise.
         max_batch_size: default batch size of :meth:`next_epoch`.
         device: ``"cpu"``.
-        on: the name of the output of both with the keys: integers, texts or bytes.
+        on: the name of the output of both with the keys: whole numbers, texts or bytes.
         missing: what to do with a sample of ``left`` whose key ``right`` does not have. ``"raise"`` RuntimeError. ``"skip"``: leave it out, and
             continue with the following samples, so that batches stay full. ``"empty"``: deliver no elements, or NaN for numbers of float types.
         loader: Options of all readers, see :class:`LoaderOptions`. A sample that one of both cannot read is a bad sample. By default
@@ -141,7 +141,7 @@ class Join(Reader):
             left = self._left.finish(request, samples)
         keys = keys_of(self._op, "left", find_column(self._op, "left", left, self._on))
         if keys.is_number != self._table.is_number:
-            kinds = ["integers" if number else "texts" for number in (keys.is_number, self._table.is_number)]
+            kinds = ["whole numbers" if number else "texts" for number in (keys.is_number, self._table.is_number)]
             raise ValueError(f"{self._op}: the keys {self._on!r} of left are {kinds[0]}, but those of right {kinds[1]}")
         with self._waits.measure(1):
             right, found = self._right.read_matching(self._on, keys, self._table), None

@@ -14,7 +14,7 @@ from ...ops.random.distributions import normal
 from .._draws import Draws, round_half_even
 from .._sample import flatten, is_explicit_image, unflatten
 from ..v2 import RandomResizedCrop, functional
-from ..v2.functional._crop import PaddingMode, as_height_width
+from ..v2.functional._crop import PaddingMode
 from ..v2.functional._resize import resize_by_pillow
 
 EraseMode = Literal["const", "rand", "pixel"]
@@ -65,7 +65,7 @@ class RandomResizedCropAndInterpolation(ImageTransform):
     def __init__(
         self, size: Any, scale: Sequence[float] = (0.08, 1.0), ratio: Sequence[float] = (3 / 4, 4 / 3), interpolation: str = "bilinear"
     ) -> None:
-        self.size, self.scale, self.ratio, self.interpolation = as_height_width(size, "from_timm: a size"), tuple(scale), tuple(ratio), interpolation
+        self.size, self.scale, self.ratio, self.interpolation = _as_pair(size), tuple(scale), tuple(ratio), interpolation
         ranges: Any = {"scale": self.scale, "ratio": self.ratio}
         self._crop = RandomResizedCrop(self.size, **ranges)
 
@@ -96,7 +96,7 @@ class ResizeKeepRatio(ImageTransform):
         random_aspect_prob: float = 0.0,
         random_aspect_range: Sequence[float] = (0.9, 1.11),
     ) -> None:
-        self.size, self.longest, self.interpolation = as_height_width(size, "from_timm: a size"), float(longest), interpolation
+        self.size, self.longest, self.interpolation = _as_pair(size), float(longest), interpolation
         self.random_scale_prob, self.random_scale_range, self.random_scale_area = random_scale_prob, tuple(random_scale_range), random_scale_area
         self.random_aspect_prob, self.random_aspect_range = random_aspect_prob, tuple(random_aspect_range)
 
@@ -123,7 +123,7 @@ class CenterCropOrPad(ImageTransform):
     """Crop the center, after padding smaller images."""
 
     def __init__(self, size: Any, fill: Any = 0, padding_mode: PaddingMode = "constant") -> None:
-        self.size, self.fill = as_height_width(size, "from_timm: a size"), fill
+        self.size, self.fill = _as_pair(size), fill
         self.padding_mode: PaddingMode = padding_mode
 
     def transform_images(self, images: Batch) -> Batch:
@@ -139,7 +139,7 @@ class RandomCropOrPad(ImageTransform):
     """Crop a random window; place smaller images at random in it."""
 
     def __init__(self, size: Any, fill: Any = 0, padding_mode: PaddingMode = "constant") -> None:
-        self.size, self.fill = as_height_width(size, "from_timm: a size"), fill
+        self.size, self.fill = _as_pair(size), fill
         self.padding_mode: PaddingMode = padding_mode
 
     def transform_images(self, images: Batch) -> Batch:
@@ -243,3 +243,12 @@ class RandomErasing(ImageTransform):
         parts = torch.split(values[: sum(sizes)], sizes)
         boxes = [part.reshape(channels, a, b) for part, a, b in zip(parts, h.tolist(), w.tolist(), strict=True)]
         return functional.erase(images, top, left, h, w, boxes)
+
+
+def _as_pair(size: Any) -> tuple[int, int]:
+    if isinstance(size, int | float):
+        return int(size), int(size)
+    sides = [int(extent) for extent in size]
+    if len(sides) not in (1, 2):
+        raise ValueError(f"from_timm: a size must be one number, or height and width, got {size!r}")
+    return sides[0], sides[-1]

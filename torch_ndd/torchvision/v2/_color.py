@@ -90,7 +90,7 @@ class RandomPhotometricDistort(Batched, reference.RandomPhotometricDistort):
         limits = (self.brightness, self.contrast, self.saturation, self.hue)
         single = draws.batch_size is None
         for (_, name), (low, high) in zip(_FUNCTIONALS, limits, strict=True):
-            # Drawn even if it does not act, so a batch and a single sample draw the same.
+            # Drawn even if it does not act, so that a batch and a single sample draw the same.
             acts, value = draws.happens(self.p), draws.uniform(low, high)
             neutral = 0.0 if name == "hue_factor" else 1.0
             params[name] = (value.item() if bool(acts) else None) if single else torch.where(acts, value, neutral)

@@ -153,13 +153,13 @@ def center_window(height: Number, width: Number, output_size: Any) -> tuple[Numb
     return _middle_start(height, h), _middle_start(width, w), h, w
 
 
-def as_height_width(size: Any, what: str = "center_crop: output_size") -> tuple[int, int]:
-    """Return height and width from one number or two; ``what`` names them in errors."""
-    if isinstance(size, int | float):
-        return int(size), int(size)
-    numbers = [int(extent) for extent in size]
+def as_height_width(output_size: Any) -> tuple[int, int]:
+    """Return height and width from one number or two."""
+    if isinstance(output_size, int | float):
+        return int(output_size), int(output_size)
+    numbers = [int(extent) for extent in output_size]
     if len(numbers) not in (1, 2):
-        raise ValueError(f"{what} must be one number or two, got {size!r}")
+        raise ValueError(f"center_crop: output_size must be one number or two, got {output_size!r}")
     return numbers[0], numbers[-1]
 
 
