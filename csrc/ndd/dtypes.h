@@ -52,6 +52,15 @@ NDD_HD void for_dtype(DType dtype, F&& f) {
   unsupported_dtype();
 }
 
+// Calls f(TypeTag<T>{}), where T is the unsigned integer of this size: for elements that are moved, or compared by their bits.
+template <class F>
+NDD_HD void for_bytes(int64_t bytes, F&& f) {
+  if (bytes == 1) f(TypeTag<uint8_t>{});
+  else if (bytes == 2) f(TypeTag<uint16_t>{});
+  else if (bytes == 4) f(TypeTag<uint32_t>{});
+  else f(TypeTag<uint64_t>{});
+}
+
 NDD_HD int64_t item_bytes(DType dtype) {
   switch (dtype) {
     case DType::uint8:

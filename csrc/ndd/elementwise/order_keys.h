@@ -65,12 +65,7 @@ NDD_HD T from_key(Key<T> key) {
 // Calls f(TypeTag<K>{}) with the key type of `dtype`.
 template <class F>
 void for_key(DType dtype, F&& f) {
-  switch (item_bytes(dtype)) {
-    case 1: return f(TypeTag<uint8_t>{});
-    case 2: return f(TypeTag<uint16_t>{});
-    case 4: return f(TypeTag<uint32_t>{});
-    default: return f(TypeTag<uint64_t>{});
-  }
+  for_bytes(item_bytes(dtype), f);
 }
 
 // Access to single elements of a type known at run time, for device code.

@@ -138,15 +138,6 @@ __device__ __forceinline__ void map_vectors(const In* in, Out* out, int64_t coun
   }
 }
 
-// Calls f with a tag of the unsigned integer of the given number of bytes.
-template <class F>
-__device__ __forceinline__ void for_bytes(int64_t bytes, F f) {
-  if (bytes == 1) f(TypeTag<uint8_t>{});
-  else if (bytes == 2) f(TypeTag<uint16_t>{});
-  else if (bytes == 4) f(TypeTag<uint32_t>{});
-  else f(TypeTag<uint64_t>{});
-}
-
 // Calls visit with the tags of both types if they are types that images have on a GPU, for which a specialized loop pays off; otherwise returns
 // false.
 template <class Visit>

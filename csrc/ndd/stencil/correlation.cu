@@ -76,13 +76,7 @@ struct WeightedSum {
         }
       }
     }
-    for_dtype(out, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      T* element = static_cast<T*>(to) + at;
-#pragma unroll
-      for (int o = 0; o < kPiece; ++o, element += row)
-        if (o < count) *element = saturate<T>(sum[o]);
-    });
+    store_elements(sum, count, to, out, at, row);
   }
 };
 

@@ -77,13 +77,7 @@ struct Blur {
       for (int o = 0; o < kPiece; ++o)
         if (o < count) sum[o] += add[at + o * row];
     }
-    for_dtype(out, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      T* element = static_cast<T*>(to) + at;
-#pragma unroll
-      for (int o = 0; o < kPiece; ++o, element += row)
-        if (o < count) *element = saturate<T>(sum[o]);
-    });
+    store_elements(sum, count, to, out, at, row);
   }
 };
 
