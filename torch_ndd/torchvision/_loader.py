@@ -93,7 +93,7 @@ class DataLoader(NddLoader):
         # Files of an ImageFolder are read by native threads; all other data sets call Python.
         if not isinstance(flat, ImageFolder):
             arguments |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
-        # Our own data sets are wrapped, so the loader passes ``unknown`` on to the translation.
+        # Our own data sets are wrapped, so that the loader passes ``unknown`` on to the translation.
         super().__init__(_NativeDataset(flat, unknown) if hasattr(flat, "choose_reader") else dataset, batch_size=batch_size, **arguments)
         self.dataset = dataset
 
