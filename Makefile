@@ -11,7 +11,7 @@ JOBS ?= $(shell n=$$(nproc); echo $$((n < 4 ? n : 4)))
 EXTRAS ?= $(shell $(PYTHON) -c "import sys; print('test,dali' if sys.version_info < (3, 14) else 'test')")
 # CUDA kernels compile for 20 minutes on two cores, everything else for 75 s. Without a GPU only CI and `make whole` compile them; `make emulated-cuda` runs them.
 NVCC := $(shell command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
-# An editable install, built with the packages of the virtual environment: pip's isolated one has another path each time, so that everything is
+# An editable install, built with the packages of the virtual environment: pip's isolated one has another path each time, so everything is
 # compiled again. pip configures; `ninja` in the rules below finds out what has changed since.
 # pip compiles no modules of Python: that takes 65 CPU seconds in one process, and a third of them is imported.
 # Vector loops are compiled for this machine only: the CPU kernels take 147 CPU seconds instead of 176. `make asan` and the wheel have all.

@@ -5,7 +5,7 @@
 ``readers`` the readers and the image decoder alone, ``compiled`` chains of operators under torch.compile, ``training`` the loader beside a model.
 ``pip install .[bench]`` brings what the benchmarks need; DALI, OpenCV and torchvision take part when they are installed.
 
-How it measures: every competitor has a process of its own; within one run they take turns, a short round each, so that
+How it measures: every competitor has a process of its own; within one run they take turns, a short round each, so
 a busy machine slows all of them alike; a figure is the median over the rounds, a ratio is the median of the ratios of
 the same round.
 """

@@ -12,7 +12,7 @@ import numpy as np
 _CPUS = Path("/sys/devices/system/cpu")
 # Where the system does not tell: more than the caches of most servers have for a core.
 _UNKNOWN = 16 << 20
-# Caches keep some lines that have been used often, so that more is swept than they hold.
+# Caches keep some lines that have been used often, so more is swept than they hold.
 _TIMES = 4
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real photographs for the benchmarks, taken from PyPI packages, so that nothing has to be downloaded."""
+"""Real photographs for the benchmarks, taken from PyPI packages, so nothing has to be downloaded."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Peer:
         return value
 
     def settle(self, limit: float = 6.0) -> None:
-        """Wait until the process has computed what it fetches ahead, so that it does not disturb the next one."""
+        """Wait until the process has computed what it fetches ahead, so it does not disturb the next one."""
         deadline = time.perf_counter() + limit
         before = cpu_seconds(self._process.pid)
         while time.perf_counter() < deadline:

@@ -50,7 +50,7 @@ def measure(batches: Iterator[Any], discard: int, steps: int, deliver: Callable[
 
 
 def start(batches: Iterator[Any], discard: int) -> Handler:
-    """Run one batch, so that a competitor is ready, and return the function that answers a number of steps with a round."""
+    """Run one batch, so a competitor is ready, and return the function that runs a round of a number of steps."""
     run_round = functools.partial(measure, batches, discard)
     run_round(1)
     return run_round

@@ -182,7 +182,7 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
 
 
 def _seconds(function: Callable[[], Any], least: float) -> float:
-    """Of one call: the quickest of as many as fit in ``least`` seconds, three at least."""
+    """Return the time of a call: the quickest of as many as fit in ``least`` seconds, at least three."""
     taken: list[float] = []
     while len(taken) < 3 or sum(taken) < least:
         begin = time.perf_counter()

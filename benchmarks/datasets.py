@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Python data sets, whose items are quick, beside torch's DataLoader: what a loader takes for an item besides the item's own code.
 
-Each loader is alone in this process. One without worker processes computes on the program's thread, so that its time adds to the model's; the other
+Each loader is alone in this process. One without worker processes computes on the program's thread, so its time adds to the model's; the other
 loaders work behind the program, and their time counts only where the model is quicker.
 """
 

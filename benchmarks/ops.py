@@ -168,7 +168,7 @@ COLD_COMPETITORS = {SUBJECT: torch_ndd, "DALI": dali}
 
 
 def cold_handler(competitor: str, threads: int) -> Handler:
-    """As `handler`, with other data in the caches before each call."""
+    """Like `handler`, with other data in the caches before each call."""
     caches = Caches()
     prepared: dict[str, dict[str, Way]] = {}
 
@@ -193,7 +193,7 @@ def cold_handler(competitor: str, threads: int) -> Handler:
 
 
 def handler(competitor: str, threads: int, milliseconds: float, cases: Mapping[str, Case] = CASES) -> Handler:
-    """Runs in the competitor's process: answers the name of a case with the seconds a call, by way."""
+    """Answer, in the competitor's process, the name of a case with the seconds per call, by way."""
     ways, module = COMPETITORS[competitor]
     importlib.import_module(module)
     gc.collect()

@@ -84,7 +84,7 @@ class Batcher:
                 except TimeoutError:
                     break
             self.sizes = [*self.sizes[-999:], len(batch)]
-            # On a thread, so that the event loop goes on receiving requests; native threads and torch release the GIL.
+            # On a thread, so the event loop keeps receiving requests; native threads and torch release the GIL.
             for (_, result), scores in zip(batch, await asyncio.to_thread(self._classify, [file for file, _ in batch]), strict=True):
                 if result.cancelled():  # the client has gone
                     continue

@@ -5,7 +5,7 @@
     python examples/train_asr.py manifest.json               # a manifest in NeMo's format, 16 kHz
     torchrun --nproc-per-node 2 examples/train_asr.py        # each rank gets batches of its own, and all take the same number of steps
 
-`Bucketed` joins sentences of like duration, so that little of a batch is padding, and bounds the seconds of a padded batch.
+`Bucketed` joins sentences of like duration, so little of a batch is padding, and bounds the seconds of a padded batch.
 Needs `pip install torch_ndd[audio]`.
 """
 

@@ -4,7 +4,7 @@
     torchrun --nproc-per-node 2 examples/train_ddp.py /tmp/digits
     torchrun --nproc-per-node 3 examples/train_ddp.py /tmp/digits --epochs 4   # resumes where the other stopped, even in the middle of an epoch
 
-Together the processes see each image exactly once per epoch. All loaders have the same state, so that only rank 0 saves it.
+Together the processes see each image exactly once per epoch. All loaders have the same state, so only rank 0 saves it.
 """
 
 import argparse

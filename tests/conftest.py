@@ -45,7 +45,7 @@ OPTIONAL = (
     "transformers",
     "webdataset",
 )
-# Last, so that an installed torch_ndd stays in front of the checkout's: for the package `benchmarks`.
+# Last, so an installed torch_ndd stays in front of the checkout's: for the package `benchmarks`.
 sys.path.append(str(ROOT))
 CI = bool(os.environ.get("CI"))
 # With TORCH_NDD_WHOLE=1 (`make whole`) every case is compiled and damaged files come by the thousand. Without, the modules choose a part of
@@ -208,7 +208,7 @@ def _faults_of_the_gpu(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _seeds() -> None:
-    """Seed the global generators, so that the numbers of a test do not depend on the tests before it."""
+    """Seed the global generators, so the numbers of a test do not depend on the tests before it."""
     random.seed(0)
     np.random.seed(0)
     torch.default_generator.manual_seed(0)  # torch.manual_seed formats the stack for CUDA each time, 0.3 ms

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from _memory import resident_kilobytes
 from PIL import Image
 
 import torch_ndd as ndd
@@ -321,10 +322,6 @@ def test_images_without_pixels(operator: Callable[[Any], Any], shape: tuple[int,
             operator(ndd.as_tensor(value, layout="HWC")).evaluate()
         except RuntimeError as error:
             assert re.search("pixels|channels|window|values", texts(error))  # noqa: PT017
-
-
-def resident_kilobytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def bad_calls(kind: str, folder: Path) -> Callable[[], Any]:

@@ -98,7 +98,7 @@ def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor_module, "_decode", decode)
     monkeypatch.setattr(doctor_module, "_importable", lambda module: module != "cv2")
     monkeypatch.setattr(doctor_module.shutil, "which", lambda name: None)
-    monkeypatch.setattr(doctor_module, "_version", lambda name: None if name.startswith("nvidia-nvimgcodec") else "1.0")
+    monkeypatch.setattr(doctor_module, "find_version", lambda name: None if name.startswith("nvidia-nvimgcodec") else "1.0")
     report = ndd.doctor()
     assert report["codecs"]["JPEG"] == "does not work: RuntimeError: no such codec"
     found = missing(report)

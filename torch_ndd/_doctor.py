@@ -2,7 +2,6 @@
 """``python -m torch_ndd``: what this installation can do on this machine and, for what it cannot, why and what to install."""
 
 import base64
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -17,6 +16,7 @@ from ._core import native
 from ._core.context import pools
 from ._core.context.device import cuda_problem, gpu_count
 from ._core.operators.operator import OPERATORS
+from ._core.optional import find_version
 from ._core.values.batch import batch
 from .decoders import _gpu_engines, _jpeg2000, _library, _nvcomp, _scale, _sndfile
 from .decoders._frame_sources import find_nvdec_problem
@@ -89,16 +89,9 @@ def doctor() -> Report:
     )
 
 
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
-
-
 def _versions(build: dict[str, str]) -> dict[str, Any]:
     versions = {
-        "torch_ndd": _version("torch_ndd") or "not installed, imported from a folder",
+        "torch_ndd": find_version("torch_ndd") or "not installed, imported from a folder",
         "folder": str(native.PATH.parent),
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -169,7 +162,7 @@ def _nvdec(missing: list[Missing]) -> str:
     except RuntimeError:  # of the extra, which has a line of its own
         return "needs torch_ndd[video]"
     if problem is None:
-        return f"decoded by NVDEC, through torchcodec {_version('torchcodec')}"
+        return f"decoded by NVDEC, through torchcodec {find_version('torchcodec')}"
     why, remedy = problem
     missing.append(Missing("videos on a GPU", f"{why}; they are decoded on the CPU", remedy))
     return f"decoded on the CPU: {why}"
@@ -261,10 +254,10 @@ _PATCHES = {
 
 
 def _codecs(missing: list[Missing]) -> dict[str, Any]:
-    nvimgcodec = next(((name, version) for name in _NVIMGCODEC if (version := _version(name)) is not None), None)
+    nvimgcodec = next(((name, version) for name in _NVIMGCODEC if (version := find_version(name)) is not None), None)
     codecs: dict[str, Any] = {}
     for name, content in _FILES.items():
-        package, version = (_DECODERS[name], _version(_DECODERS[name])) if name in _DECODERS else nvimgcodec or (_NVIMGCODEC[0], None)
+        package, version = (_DECODERS[name], find_version(_DECODERS[name])) if name in _DECODERS else nvimgcodec or (_NVIMGCODEC[0], None)
         problem = _find_problem(lambda content=content: _decode(content))
         codecs[name] = f"{package} {version or ''}".strip() if problem is None else f"does not work: {problem}"
         if problem is not None:
@@ -277,11 +270,11 @@ def _codecs(missing: list[Missing]) -> dict[str, Any]:
 def _patches(missing: list[Missing]) -> dict[str, Any]:
     patches: dict[str, Any] = {}
     for name, patch in _PATCHES.items():
-        package = next((package for package in patch.packages if _version(package) is not None), None)
+        package = next((package for package in patch.packages if find_version(package) is not None), None)
         if package is None:
             patches[name] = None
             continue
-        installed = f"{package} {_version(package)}"
+        installed = f"{package} {find_version(package)}"
         try:
             active = patch.is_active()
         except RuntimeError as error:  # the library cannot be loaded
@@ -344,7 +337,9 @@ def _extras(missing: list[Missing]) -> dict[str, str]:
     extras = {}
     for name, extra in _EXTRAS.items():
         lacking = [distribution for module, distribution in extra.packages.items() if not _importable(module)]
-        found = ", ".join(f"{package} {_version(package) or 'of unknown version'}" for package in extra.packages.values() if package not in lacking)
+        found = ", ".join(
+            f"{package} {find_version(package) or 'of unknown version'}" for package in extra.packages.values() if package not in lacking
+        )
         problem = _find_problem(codec) if name == "video" and not lacking else None
         extras[name] = f"{found or 'needs nothing'}; for {extra.use}"
         if lacking:
@@ -388,7 +383,7 @@ def _libraries(missing: list[Missing]) -> dict[str, Any]:
             versions[library.module] = None
             missing.append(Missing(library.module, f"not installed; for {library.use}", f"pip install {library.distributions[0]}"))
         else:
-            versions[library.module] = next((v for name in library.distributions if (v := _version(name)) is not None), "of unknown version")
+            versions[library.module] = next((v for name in library.distributions if (v := find_version(name)) is not None), "of unknown version")
     versions["libjpeg-turbo"] = version = _scale.libjpeg_version()
     if version is None:
         why = "the library was built where there is no libjpeg-turbo: decoders.image(at_least=...) decodes whole images"

@@ -31,7 +31,7 @@ class HandOver:
         """Return whether the program's thread should prepare the next batch.
 
         Only of a data set whose items are read by one thread, without a function whose results may depend on the thread, and while torch's modes are
-        those of a new thread, so that the batches are the same in any case.
+        those of a new thread, so the batches are the same in any case.
         """
         if fn is not None or len(self._hidden) < _JUDGED or min(self._hidden) > _HAND_OVER:
             return False

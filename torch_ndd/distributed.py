@@ -37,7 +37,7 @@ def warn_of_equal_ranks() -> bool:
         return False
     warnings.warn(
         f"DataLoader: without num_shards each of the {torch.distributed.get_world_size()} processes of torch.distributed trains on all samples; "
-        "divide them with **ndd.distributed.shard(), of which a reader takes the arguments itself, or give num_shards=1 if all should read the same",
+        "divide them with **ndd.distributed.shard(), whose arguments a reader takes itself, or give num_shards=1 if all should read the same",
         UserWarning,
         stacklevel=3,
     )
@@ -52,7 +52,7 @@ def shard(mesh: "DeviceMesh | None" = None) -> Shard:
 
     Together the shards have each sample once per epoch. They may differ by one sample, and so may their numbers of batches: train inside
     ``model.join()`` (``DistributedDataParallel``), or give the reader ``pad_shards=True``, which makes all shards equally long. All processes have
-    the same state, so that saving one is enough; any number of processes may load it.
+    the same state, so saving one is enough; any number of processes may load it.
 
     Args:
         mesh: The dimensions of a ``DeviceMesh`` over which the data is divided: ``mesh["dp"]``, or ``mesh["dp_replicate", "dp_shard"]``, whose places

@@ -31,7 +31,7 @@ def wds(path: str, index: str) -> int:
             samples.append([])
             extensions = set()
         if ext in extensions:
-            raise RuntimeError(f'"{path}" at byte {begin}: the sample {base.decode(errors="replace")!r} has several files with one extension')
+            raise RuntimeError(f'"{path}" at byte {begin}: the sample {base.decode(errors="replace")!r} has several files with the same extension')
         extensions.add(ext)
         samples[-1].append(b"%b %d %d %b" % (ext, begin, length, name))
     if not samples:

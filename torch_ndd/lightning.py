@@ -41,7 +41,7 @@ class DataModule(_Parent):
     smaller ones repeat their last one. The CPUs of a machine are divided among the trainer's processes on it (:func:`torch_ndd.get_num_threads`).
 
     With ``batches=`` among the options, which needs no ``batch_size``, epochs may differ in their number of steps. The trainer then takes its loader
-    again for each epoch (``reload_dataloaders_every_n_epochs=1``), so that it knows the length of each. It has none for epochs of more than 16
+    again for each epoch (``reload_dataloaders_every_n_epochs=1``), so it knows the length of each. It has none for epochs of more than 16
     million samples, whose planning would take a minute, and for costs that are read with the samples: pass it ``max_steps`` where a schedule needs
     a number. The batches are those of training and validation; a factory of loaders gives each its own.
 
@@ -204,7 +204,7 @@ class _TrainLoader:
         return source.count_epoch_steps(epoch) + self._count_resumed()
 
     def _count_resumed(self) -> int:
-        """Return the steps from which the trainer goes on counting, in an epoch that it begins."""
+        """Return the number of steps from which the trainer continues to count in an epoch that it begins."""
         if self._trainer is None:
             return 0
         loop = self._trainer.fit_loop

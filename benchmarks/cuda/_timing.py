@@ -25,7 +25,7 @@ _LONGEST_HEAD_START = 0.05  # seconds
 
 
 def host_seconds(call: Call, calls: int = 50) -> float:
-    """Of one call, without its work: as few calls as the queue of launches takes, so that none waits for the device."""
+    """Of one call, without its work: as few calls as the queue of launches takes, so none waits for the device."""
     call()
     torch.cuda.synchronize()
     begin = time.perf_counter()

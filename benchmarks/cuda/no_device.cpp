@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A CUDA runtime that does nothing, for `python -m benchmarks host`: memory is that of the host, kernels do not run, and the calls are counted.
-// Loaded before torch, it takes the place of libcudart, so that the whole way of a call to the driver runs on a machine without a GPU.
+// Loaded before torch, it takes the place of libcudart, so the whole way of a call to the driver runs on a machine without a GPU.
 #include <cuda_runtime_api.h>
 
 #include <atomic>
@@ -177,7 +177,7 @@ void __cudaRegisterVar(void**, char*, char*, const char*, int, size_t, int, int)
 // What torch looks up in the driver, under whose name this library is found, too.
 int cuDevicePrimaryCtxGetState(int, unsigned* flags, int* active) { return *flags = 0, *active = 1, 0; }
 
-// What variants.py calls, so that all of a race but its kernels can be tried.
+// What variants.py calls: everything in a race but its kernels can be tried.
 int cuModuleLoadData(void** module, const void* image) { return std::memcmp(image, "\177ELF", 4) == 0 ? (make_handle(module), 0) : 200; }
 int cuModuleGetFunction(void** function, void*, const char*) { return make_handle(function), 0; }
 int cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) { return count(kLaunches), 0; }

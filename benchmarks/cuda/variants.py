@@ -346,7 +346,7 @@ class Result:
 
 
 def take_turns(count: int, rounds: int = ROUNDS) -> Iterator[int]:
-    """Yield the order in which variants run: forward and backward in turn, so that a drift of the clock falls on all of them."""
+    """Yield the order in which variants run: forward and backward in turn, so a drift of the clock falls on all of them."""
     for round_ in range(rounds):
         yield from range(count) if round_ % 2 == 0 else reversed(range(count))
 

@@ -61,7 +61,7 @@ class RunReader {
   }
 
   void add(int index) {
-    // x_ goes on beyond the row, so that only add() has to compare.
+    // x_ may run beyond the row, so only add() has to compare.
     if (y_ < layout_.height && x_ < layout_.width) indices_[static_cast<size_t>(y_ * layout_.width + x_)] = static_cast<uint8_t>(index);
     ++x_;
   }

@@ -16,7 +16,7 @@
 namespace ndd {
 namespace {
 
-// Guards against decompression bombs. Up to four channels count as one pixel, so that images with more channels cannot exceed the memory
+// Guards against decompression bombs. Up to four channels count as one pixel, so images with more channels cannot exceed the memory
 // that `max_pixels` stands for.
 void check_pixels(const ImageHeader& header, int64_t max_pixels) {
   // Divisions instead of products, which could overflow.

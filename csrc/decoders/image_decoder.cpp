@@ -32,7 +32,7 @@ namespace {
 // OpenCV's limit. A damaged header easily claims more.
 constexpr int64_t kMaxPixels = static_cast<int64_t>(1) << 30;
 
-// `peek`: the file may be incomplete. `size`: complete, but only the size is needed, so that no file is rewritten. `pixels`: nvImageCodec
+// `peek`: the file may be incomplete. `size`: complete, but only the size is needed, so no file is rewritten. `pixels`: nvImageCodec
 // opens the file, rewritten if necessary, to decode it.
 enum class ReadFor { peek, size, pixels };
 
@@ -368,7 +368,7 @@ void ImageDecoder::State::decode_part_of_whole(const EncodedImage& encoded, cons
                 row_bytes);
 }
 
-// If libjpeg fails, the image is decoded whole and reduced, so that the same files are errors at every scale.
+// If libjpeg fails, the image is decoded whole and reduced, so the same files are errors at every scale.
 void ImageDecoder::State::decode_scaled(const EncodedImage& encoded, const ImageHeader& header, const DecodeSteps& steps,
                                         const DecodeOptions& options, uint8_t* out) {
   const CropWindow all{0, 0, scaled_extent(header.height, options.eighths), scaled_extent(header.width, options.eighths)};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Crop windows refer to the displayed image. They are mapped to the stored image, so that only the pixels inside them are decoded and rotated.
+// Crop windows refer to the displayed image. They are mapped to the stored image, so only the pixels inside them are decoded and rotated.
 #include "decoders/orientation.h"
 
 #include <algorithm>

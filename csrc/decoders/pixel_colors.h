@@ -19,7 +19,7 @@ NDD_HD constexpr float full_range() {
   return 1.0f;
 }
 
-// Multiplies by the rounded reciprocal, as DALI does, so that the floats are bitwise equal.
+// Multiplies by the rounded reciprocal, as DALI does, so the floats are bitwise equal.
 template <class T>
 NDD_HD float as_fraction(T value) {
   constexpr float scale = 1.0f / full_range<T>();

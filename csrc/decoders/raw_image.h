@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Samples that Python has decoded (see format_decoded_by_python) and passes on as if they were an encoded file, so that windows, output types
+// Samples that Python has decoded (see format_decoded_by_python) and passes on as if they were an encoded file, so windows, output types
 // and dtypes need no second implementation.
 #pragma once
 

@@ -15,7 +15,7 @@ namespace ndd {
 template <class T>
 T number_at(const void* data, DType dtype, int64_t k);
 
-// Throws unless the numbers lie one after the other in the memory of the host.
+// Throws unless the numbers lie one after the other in host memory.
 void check_numbers(const Tensor& tensor);
 [[noreturn]] void fail_without_number(int64_t rows, int64_t cols, int64_t sample, int64_t column);
 

@@ -104,7 +104,7 @@ class TableRows {
 
  public:
   NDD_HD const T& operator[](int64_t k) const { return data()[k]; }
-  // The window of parameters is part of global memory (PTX ISA, generic addressing), so that the kernel is compiled as for a pointer to a table. With a
+  // The window of parameters is part of global memory (PTX ISA, generic addressing), so the kernel is compiled as for a pointer to a table. With a
   // branch between two address spaces, nvcc duplicated loops, and the kernels of resize spilled up to 200 bytes of registers.
   NDD_HD const T* data() const {
     const T* rows = memory_ != nullptr ? memory_ : reinterpret_cast<const T*>(parameters_);

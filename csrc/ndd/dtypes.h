@@ -11,11 +11,11 @@
 
 namespace ndd {
 
-// The numbers are those of torch::headeronly::ScalarType, so that they need no conversion in either direction.
+// The numbers are those of torch::headeronly::ScalarType, so they need no conversion in either direction.
 NDD_ENUM("DType", DType, int, uint8 = 0, int8 = 1, int16 = 2, int32 = 3, int64 = 4, float16 = 5, float32 = 6, float64 = 7, boolean = 11,
          bfloat16 = 15, uint16 = 27, uint32 = 28, uint64 = 29);
 
-// Carries a type as a value, so that a generic lambda can receive it.
+// Carries a type as a value, so a generic lambda can receive it.
 template <class T>
 struct TypeTag {
   using type = T;
@@ -50,6 +50,15 @@ NDD_HD void for_dtype(DType dtype, F&& f) {
     case DType::uint64: return f(TypeTag<uint64_t>{});
   }
   unsupported_dtype();
+}
+
+// Calls f(TypeTag<T>{}), where T is the unsigned integer of this size: for elements that are moved, or compared by their bits.
+template <class F>
+NDD_HD void for_bytes(int64_t bytes, F&& f) {
+  if (bytes == 1) f(TypeTag<uint8_t>{});
+  else if (bytes == 2) f(TypeTag<uint16_t>{});
+  else if (bytes == 4) f(TypeTag<uint32_t>{});
+  else f(TypeTag<uint64_t>{});
 }
 
 NDD_HD int64_t item_bytes(DType dtype) {

@@ -27,7 +27,7 @@ class Error : public std::runtime_error {
 
 namespace detail {
 
-// A part of a message, stored unformatted: formatting happens out of line, so that the many files that call fail() do not contain it.
+// A part of a message, stored unformatted: formatting happens out of line, so the many files that call fail() do not contain it.
 class Part {
  public:
   Part(std::string_view text) : kind_(kText), text_(text) {}

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The mutexes form a list that only grows, so that it can be walked during a fork without a lock of its own.
+// The mutexes form a list that only grows, so it can be walked during a fork without a lock of its own.
 #include "ndd/fork_mutex.h"
 
 #include <pthread.h>

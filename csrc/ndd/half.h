@@ -4,37 +4,25 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "ndd/hd.h"
+#include "ndd/same_bits.h"
 
 namespace ndd {
 namespace detail {
 
-NDD_HD uint32_t bits_of(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, sizeof(bits));
-  return bits;
-}
-
-NDD_HD float float_of(uint32_t bits) {
-  float value;
-  memcpy(&value, &bits, sizeof(value));
-  return value;
-}
-
-// Rounds to nearest, ties to even. Branch-free, so that loops vectorize.
+// Rounds to nearest, ties to even. Branch-free, so loops vectorize.
 NDD_HD uint16_t half_bits(float value) {
 #if defined(__CUDA_ARCH__) && defined(__NVCC__)
   uint16_t half;
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
   return half;
 #else
-  const uint32_t bits = bits_of(value), magnitude = bits & 0x7fffffff;
+  const uint32_t bits = same_bits<uint32_t>(value), magnitude = bits & 0x7fffffff;
   // The exponent's bias falls from 127 to 15; adding just below half a unit, plus the last kept bit, rounds ties to even.
   const uint32_t normal = (magnitude - (112u << 23) + 0xfff + ((magnitude >> 13) & 1)) >> 13;
   // Below 2^-14 (subnormal): adding 0.5 aligns the digits with the end of the mantissa, and the FPU does the rounding.
-  const uint32_t subnormal = bits_of(float_of(magnitude) + 0.5f) - (126u << 23);
+  const uint32_t subnormal = same_bits<uint32_t>(same_bits<float>(magnitude) + 0.5f) - (126u << 23);
   // 113 << 23 is 2^-14, the smallest normal half; 143 << 23 is 2^16, beyond the largest.
   const uint32_t finite = magnitude < (113u << 23) ? subnormal : normal;
   const uint32_t special = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;  // infinity also for values that round to 2^16
@@ -51,10 +39,11 @@ NDD_HD float half_value(uint16_t half) {
   const uint32_t magnitude = half & 0x7fffu;
   // Rebiasing by 224 maps the largest exponent of half to that of float, so infinity and NaN are right; the multiplication then scales finite values
   // back.
-  const float normal = float_of((magnitude << 13) + (224u << 23)) * 1.925929944387236e-34f;  // 2^-112
+  const float normal = same_bits<float>((magnitude << 13) + (224u << 23)) * 1.925929944387236e-34f;  // 2^-112
   // The mantissa in the lowest bits of 0.5 to 1: subtracting 0.5 leaves its value times 2^-24.
-  const float subnormal = float_of(magnitude | (126u << 23)) - 0.5f;
-  return float_of((magnitude < 0x400 ? bits_of(subnormal) : bits_of(normal)) | static_cast<uint32_t>(half & 0x8000) << 16);
+  const float subnormal = same_bits<float>(magnitude | (126u << 23)) - 0.5f;
+  const uint32_t number = magnitude < 0x400 ? same_bits<uint32_t>(subnormal) : same_bits<uint32_t>(normal);
+  return same_bits<float>(number | static_cast<uint32_t>(half & 0x8000) << 16);
 #endif
 }
 
@@ -65,12 +54,12 @@ NDD_HD uint16_t bfloat16_bits(float value) {
   return half;
 #else
   // The upper half of a float32, rounded like half_bits(). NaN is set explicitly: rounding could carry its mantissa into infinity.
-  const uint32_t bits = bits_of(value), nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+  const uint32_t bits = same_bits<uint32_t>(value), nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
   return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : nearest);
 #endif
 }
 
-NDD_HD float bfloat16_value(uint16_t half) { return float_of(static_cast<uint32_t>(half) << 16); }
+NDD_HD float bfloat16_value(uint16_t half) { return same_bits<float>(static_cast<uint32_t>(half) << 16); }
 
 }  // namespace detail
 

@@ -16,7 +16,7 @@
 namespace ndd {
 
 // The handles of one type of object, which a Pointer (a shared_ptr) points to. A handle is the address of the pointer. Its memory is used for later
-// handles but never given back, so that find() can read what a handle of the past points to.
+// handles but never given back, so find() can read what a handle of the past points to.
 template <class Pointer>
 class Handles {
  public:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tables of one type in the memory of the host that kernels read or write without Args: those of results, and those that a loop walks through.
+// Tables of one type in host memory that kernels read or write without Args: those of results, and those that a loop walks through.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ constexpr DType dtype_of() {
   }
 }
 
-// Throws unless the table has this type and `count` numbers or more, one after the other in the memory of the host. Python passes such tables, but
+// Throws unless the table has this type and `count` numbers or more, one after the other in host memory. Python passes such tables, but
 // torch.ops can call a kernel with others.
 void check_table(std::string_view op, const char* name, const Tensor& table, DType dtype, int64_t count);
 

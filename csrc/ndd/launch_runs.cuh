@@ -2,7 +2,7 @@
 // The launch that most operators need on the GPU: runs of elements, one or several for each sample, each with a row of the grid.
 //
 // A run has what its elements need: addresses, a count, and the arguments of its sample, frame or channel. The kernel gets the table of runs and
-// their number, loops over runs by blockIdx.y and over the elements of each by blockIdx.x. Take it where a thread has an element or a few. For
+// their number, loops over runs by blockIdx.y and over the elements of each by blockIdx.x. Use it where a thread has an element or a few. For
 // element-wise functions pointwise.h has the loops too, and batch_tiles.cuh keeps the blocks where reading a run takes long.
 #pragma once
 

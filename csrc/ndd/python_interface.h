@@ -56,7 +56,7 @@ struct EnumerationRecord {
 #define NDD_EXTERN extern "C" __attribute__((visibility("default")))
 
 // Begins the definition of a C function for Python: NDD_EXPORT(keep, int64_t, ndd_scan_size, (void* scan)) { ... }
-// The function is declared first, so that the record can take its type from it.
+// The function is declared first, so the record can take its type from it.
 #define NDD_EXPORT(gil, Result, name, parameters)                                          \
   NDD_EXTERN Result name parameters;                                                       \
   static const ::ndd::detail::FunctionRecord name##_record(#name, ::ndd::Gil::gil, &name); \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The checks that keep kernels inside their buffers: a table of shapes comes from Python and is compared with the number of elements that exist.
-// The shapes are copied, so that they cannot change while work is pending.
+// The shapes are copied, so they cannot change while work is pending.
 #include "ndd/samples.h"
 
 #include <algorithm>
@@ -48,7 +48,7 @@ Samples::Samples(const Tensor& values, const MaybeTensor& shapes, bool may_repea
     const auto* rows = static_cast<const int64_t*>(shapes->data_ptr());
     table->shapes.assign(rows, rows + size_ * ndim_);
     table->offsets.resize(size_ + 1);
-    // The last check before kernels read and write through pointers that follow from the shapes. Of each sample, so that sums cannot overflow.
+    // The last check before kernels read and write through pointers that follow from the shapes. Checked per sample, so sums cannot overflow.
     const int64_t most = values.numel();
     for (int64_t i = 0; i < size_; ++i) {
       const int64_t volume = product(rows + i * ndim_, ndim_);

@@ -35,7 +35,7 @@ Tensor ours(const torch::stable::Tensor& tensor) {
   return Tensor(handle);
 }
 
-// An empty axis counts as one element, as in torch, so that no stride is 0.
+// An empty axis counts as one element, as in torch, so no stride is 0.
 std::vector<int64_t> dense_strides(const std::vector<int64_t>& shape) {
   std::vector<int64_t> strides(shape.size());
   int64_t step = 1;
@@ -114,7 +114,7 @@ int Tensor::device_index() const {
 }
 
 namespace {
-// In torch's allocators, so that Python can return it without a copy.
+// In torch's allocators, so Python can return it without a copy.
 Tensor unfilled_on(const std::vector<int64_t>& shape, DType dtype, int32_t type, int32_t device) {
   AtenTensorHandle handle = nullptr;
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(shape.size()), shape.data(), dense_strides(shape).data(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A minimal tensor class over torch's stable C interface, so that one binary works with several versions of torch. Torch's own headers take 0.3 s to
+// A minimal tensor class over torch's stable C interface, so one binary works with several versions of torch. Torch's own headers take 0.3 s to
 // compile, 2 s with nvcc: only tensor.cpp and kernel.cpp include them.
 #pragma once
 

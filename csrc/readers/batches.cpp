@@ -209,7 +209,7 @@ std::vector<int64_t> by_first_sample(const int64_t* unit_of, int64_t samples, in
 }
 
 // Units of like squares become neighbors, because the time of attention grows with the square of a sequence: then the ranks of a step finish together.
-// The groups are in random order, so that a loss shows no trend over the window.
+// The groups are in random order, so a loss shows no trend over the window.
 void order_similar(std::vector<int64_t>& order, const std::vector<double>& squares, Philox& random) {
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return squares[a] < squares[b]; });
   const int64_t units = static_cast<int64_t>(order.size()), groups = units / kSimilar;
@@ -242,7 +242,7 @@ int64_t plan_window(const Costs& costs, int64_t max_samples, Fit fit, UnitOrder 
 
 // Longest processing time first: the costliest sample to the rank with the least load.
 void balance(const Costs& costs, int64_t ranks, int64_t rotation, bool equal, int64_t* members, int64_t* ends) {
-  using Load = std::pair<double, int64_t>;  // and the part, so that of equal loads the lowest comes first
+  using Load = std::pair<double, int64_t>;  // and the part, so of equal loads the lowest comes first
   std::priority_queue<Load, std::vector<Load>, std::greater<>> loads;
   for (int64_t part = 0; part < ranks; ++part) loads.push({0, part});
   // No part has more than an equal share, rounded up.

@@ -19,7 +19,7 @@ NDD_ENUM("coco.Column", Column, int64_t, names, name_ends, ids, heights, widths,
          part_ends, texts, text_ends, sizes);
 
 // Columns instead of objects: Python views each as one array. The i-th `end` is where the i-th element stops in the values before it.
-// A key may come before or after those that explain it, and may come twice; columns are filled as the text goes on, and joined by ids in Python.
+// A key may come before or after those that explain it, and may come twice; columns are filled in the order of the text, and joined by ids in Python.
 struct CocoColumns {
   // One element per image: name (and its end), id, height, width.
   std::string names;
@@ -28,7 +28,7 @@ struct CocoColumns {
   std::vector<float> boxes;
   std::vector<int64_t> images, labels;
   std::vector<uint8_t> crowds;
-  // Its mask: polygons or run lengths, of which part_ends counts the parts and value_ends the numbers; or text; height and width for run lengths.
+  // Its mask: polygons or run lengths (part_ends counts the parts, value_ends the numbers); or text; height and width for run lengths.
   std::vector<uint8_t> kinds;
   std::vector<double> values;
   std::vector<int64_t> value_ends, part_ends, text_ends, sizes;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A record is walked once, and the key of each entry is compared with the names that the reader wants; the values of others are skipped by their
+// A record is walked once, and the key of each entry is compared with the requested names; the values of others are skipped by their
 // length.
 #include "readers/example.h"
 

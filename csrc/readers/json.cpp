@@ -26,7 +26,7 @@ constexpr auto kPlain = [] {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// RFC 3629: 1 to 4 bytes, of which the first gives the number and the others have 6 bits each.
+// RFC 3629: 1 to 4 bytes; the first gives the number, the others have 6 bits each.
 void add_utf8(std::string& out, unsigned code) {
   if (code < 0x80) {
     out += static_cast<char>(code);
@@ -270,7 +270,7 @@ double Json::number(bool* whole) {
   const char* const begin = at_;
   const Digits found = pass_number();
   if (whole) *whole = found.decimals == 0 && !found.exponent;
-  // Fast path: numerator and power of ten are exact, so that the quotient is rounded once, and correctly.
+  // Fast path: numerator and power of ten are exact, so the quotient is rounded once, and correctly.
   if (at_ - begin <= 18 && !found.exponent && found.digits < uint64_t{1} << 53) {
     const double value = static_cast<double>(found.digits) / kPowers[found.decimals];
     return *begin == '-' ? -value : value;
@@ -287,7 +287,7 @@ double Json::number(bool* whole) {
   return value;
 }
 
-// The value is parsed with 64 bits and then compared, so that the error can name the limit.
+// The value is parsed with 64 bits and then compared, so the error can name the limit.
 int64_t Json::integer(const char* what) {
   next();
   const char* const begin = at_;

@@ -3,10 +3,10 @@
 //
 // LMDB itself maps the file and believes every number in it: a file that is cut off, before or while it is read, ends the process with SIGBUS, and a
 // damaged page makes it read beside the map. Here each page is read by pread, once, and everything in it is checked; values become ranges of the
-// file, which are read ahead as those of other containers. Files are only read, so that a tree is all there is to know: no locks, no transactions, no maps
+// file, which are read ahead as those of other containers. Files are only read, so a tree is all there is to know: no locks, no transactions, no maps
 // that a fork has to close.
 //
-// The format (data version 1, machines with 64 bits): pages 0 and 1 are headers, of which the one of the later transaction counts. A page begins with
+// The format (data version 1, machines with 64 bits): pages 0 and 1 are headers, and that of the later transaction is valid. A page begins with
 // its number (8 bytes), 2 unused, flags (2), and the ends of the table of nodes and of the free space (2 each) or the number of its pages (4).
 #include <algorithm>
 #include <cstring>

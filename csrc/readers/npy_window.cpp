@@ -40,12 +40,12 @@ double value_of(const NpyLimit& limit, size_t k, size_t axes, int64_t extent) {
     fail("the ROI has ", limit.values.size(), " values for ", axes, " axes");
   }
   const double value = limit.values[limit.values.size() == 1 ? 0 : k] * (limit.relative ? static_cast<double>(extent) : 1.0);
-  // Below 2^53, so that rounding to an integer is exact; also false for NaN.
+  // Below 2^53, so rounding to an integer is exact; also false for NaN.
   if (!(std::abs(value) < 9e15)) fail("the ROI must be finite");
   return value;
 }
 
-// Copies strided elements. Axes are ordered from the outermost to the innermost; the last two are traversed in tiles, so that an array in
+// Copies strided elements. Axes are ordered from the outermost to the innermost; the last two are traversed in tiles, so an array in
 // Fortran order does not cause a cache miss for each element.
 template <class T>
 void copy_axes(const T* in, const int64_t* in_strides, T* out, const int64_t* out_strides, const int64_t* extents, int64_t ndim) {

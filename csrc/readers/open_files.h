@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are open for reading. They are only accessed with pread, which has no position, so that threads and forked processes can share them.
+// Files that are open for reading. They are only accessed with pread, which has no position, so threads and forked processes can share them.
 #pragma once
 
 #include <cstdint>

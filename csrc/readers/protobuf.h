@@ -26,7 +26,7 @@ class MessageFields {
   bool empty() const { return rest_.begin == rest_.end; }
   // Goes to the next field; false at the end. Throws Error for a damaged message, as varint() does.
   bool next();
-  // Returns the number at the current place, for fields that consist of packed numbers, and goes on after it.
+  // Returns the number at the current place, for fields that consist of packed numbers, and advances past it.
   uint64_t varint();
 
   // The current field, valid after next(): `scalar` for varints, `value` for the other wire types.

@@ -102,7 +102,7 @@ FileRanges file_ranges(const char* root, const char* paths, const int64_t* offse
 std::vector<int64_t> order_of(const std::vector<FileRange>& parts) {
   std::vector<int64_t> order(parts.size());
   std::iota(order.begin(), order.end(), 0);
-  // The index breaks ties, so that the order is the same in each run.
+  // The index breaks ties, so the order is the same in each run.
   std::sort(order.begin(), order.end(), [&parts](int64_t a, int64_t b) {
     const FileRange &left = parts[static_cast<size_t>(a)], &right = parts[static_cast<size_t>(b)];
     return std::tie(left.file, left.begin, a) < std::tie(right.file, right.begin, b);
@@ -271,7 +271,7 @@ NDD_EXPORT(keep, void, ndd_ranges_parts, (void* handle, int64_t* lengths, int64_
   }
 }
 
-// Waits for any request. Returns the number of failed parts, or -1 after 100 ms, so that Python can handle Ctrl-C and call again.
+// Waits for any request. Returns the number of failed parts, or -1 after 100 ms, so Python can handle Ctrl-C and call again.
 NDD_EXPORT(release, int64_t, ndd_read_wait, (void* handle)) {
   const ndd::ReadRequestPtr request = *static_cast<ndd::ReadRequestPtr*>(handle);
   if (!ndd::wait_until_read(request, std::chrono::steady_clock::now() + std::chrono::milliseconds(100))) return -1;

@@ -90,7 +90,7 @@ class RangeRequest : public ReadRequest {
   RangeRequest(std::shared_ptr<OpenFiles> files, FileRanges ranges, int64_t components);
 
   const std::vector<Part>& parts() const { return ranges_.parts; }
-  // Offsets of the parts in bytes(), and of the end. Every component begins at a multiple of 64, so that its bytes can be viewed as numbers.
+  // Offsets of the parts in bytes(), and of the end. Every component begins at a multiple of 64, so its bytes can be viewed as numbers.
   const std::vector<int64_t>& offsets() const { return offsets_; }
   const char* bytes() const { return memory_.get(); }
   Tensor take_bytes() { return take_memory(memory_, offsets_); }

@@ -136,7 +136,7 @@ class ReadAhead {
     lock.lock();
     for (const auto& [part, reason] : reasons) request.fail_part(part, reason);
     request.unfinished_ -= end - begin;
-    // Other threads still hold parts of this phase; the last one goes on.
+    // Other threads still hold parts of this phase; the last one starts the next.
     if (request.unfinished_ > 0 || request.state_ != state) return;
     request.state_ = state == ReadRequest::measuring ? ReadRequest::allocating : ReadRequest::completing;
     lock.unlock();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads batches ahead on separate threads, so that decoding threads never wait for a disk.
+// Reads batches ahead on separate threads, so decoding threads never wait for a disk.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@
 namespace ndd {
 
 // A batch of `size` parts, read in three steps: all parts are measured, memory is allocated, all parts are read. An exception in a step is
-// recorded as the reason why its part cannot be read; the other parts continue, so that one pass reports every bad file.
+// recorded as the reason why its part cannot be read; the other parts continue, so one pass reports every bad file.
 class ReadRequest {
  public:
   explicit ReadRequest(int64_t size) : size_(size), unfinished_(size), failed_(static_cast<size_t>(size)) {}

@@ -14,7 +14,7 @@ namespace {
 void shuffle(int64_t* order, int64_t n, uint64_t seed, uint32_t epoch, uint32_t shard) {
   Philox random(static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), epoch, shard);
   for (int64_t k = n - 1; k > 0; --k) {
-    // A draw takes two words, so that more than 2^32 draws could exhaust the stream.
+    // A draw takes two words, so more than 2^32 draws could exhaust the stream.
     if (k % (int64_t{1} << 32) == 0) {  // a stream has 2^34 words
       random = Philox(static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32), epoch, shard, static_cast<uint32_t>(k >> 32));
       random.seek(0);

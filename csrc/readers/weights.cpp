@@ -14,7 +14,7 @@ constexpr int64_t kGroup = 32;  // places whose weights are fetched at the same 
 }  // namespace
 }  // namespace ndd
 
-// Sets samples[k] to the first sample whose cumulative weight is larger than places[k], of which there are `n` in ascending order. `totals` has `size`
+// Sets samples[k] to the first sample whose cumulative weight is larger than places[k], for `n` places in ascending order. `totals` has `size`
 // cumulative weights; `blocks` has every `block`-th of them, from number block - 1 on, and is searched first because it fits into a cache.
 NDD_EXPORT(release, void, ndd_find_weights,
            (const double* totals, int64_t size, const double* blocks, int64_t block, const double* places, int64_t n, int64_t* samples)) {

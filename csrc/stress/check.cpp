@@ -44,7 +44,7 @@ struct Value {
   std::vector<char> throws;  // per sample
   std::vector<char> fails, inherits;  // per chunk
   std::vector<uint64_t> expected;  // per sample
-  std::vector<uint64_t> computed;  // written by the work; not atomic, so that ThreadSanitizer can see whether readers come after writers
+  std::vector<uint64_t> computed;  // written by the work; not atomic, so ThreadSanitizer can see whether readers come after writers
   std::vector<std::atomic<int>> runs;  // per sample
   bool formula = false, released = false;
   std::atomic<bool> complete{false};  // its work may run: from connect() on others may wait for it
@@ -172,7 +172,7 @@ class Check {
     if (random.chance(60)) finish(values[random.below(values.size())]);
     if (random.chance(10)) std::this_thread::sleep_for(std::chrono::microseconds(random.below(400)));
     kept.insert(kept.end(), values.begin(), values.end());
-    // Only so many: memory must not grow with the length of the test.
+    // Bounded: memory must not grow with the length of the test.
     for (; kept.size() > 60; kept.pop_front()) {
       finish(kept.front());
       kept.front()->reads.clear();  // otherwise the very first operation would be kept alive

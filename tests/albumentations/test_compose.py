@@ -21,7 +21,7 @@ def constant_images(count: int, value: int = 100) -> ndd.Batch:
 
 
 def add(levels: int, p: float = 1.0) -> Any:
-    """Return a transform that adds a number of levels, so that a pixel shows which transforms acted."""
+    """Return a transform that adds a number of levels, so a pixel shows which transforms acted."""
     return A.RGBShift(*[(levels, levels)] * 3, p=p)
 
 

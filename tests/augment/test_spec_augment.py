@@ -120,7 +120,7 @@ def test_empty_samples() -> None:
         ({"p": "0.5"}, "p must be from 0 to 1, got '0.5'"),
         ({"max_time_fraction": float("nan")}, "max_time_fraction must be from 0 to 1"),
         ({"lengths": [1, 2, 3]}, "lengths has 3 numbers for 2 samples"),
-        ({"lengths": [5, 11]}, "sample 1: lengths must be whole numbers from 0 to its 10 frames, got 11"),
+        ({"lengths": [5, 11]}, "sample 1: lengths must be integers from 0 to its 10 frames, got 11"),
         ({"lengths": [5, -1]}, "sample 1: lengths must be"),
         ({"rng": 3}, "rng must be"),
     ],

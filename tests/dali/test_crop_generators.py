@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _dali import assert_alike, assert_same, dali, evaluate, ndd
+from _dali import assert_alike, assert_same, dali, evaluate, farthest, ndd
 from _raises import Raises, raising
 
 Program = Callable[[Any], Any]
@@ -52,13 +52,6 @@ def test_types_and_errors_of_windows(program: Program, raises: Raises | None) ->
 def test_crops_without_a_random_choice_equal_dali(program: Program) -> None:
     for k in range(2):
         assert_same(lambda m, k=k: program(m)[k])
-
-
-def farthest(value: np.ndarray, other: np.ndarray) -> float:
-    """Return the largest distance between the two distribution functions: the Kolmogorov-Smirnov statistic."""
-    points = np.union1d(value, other)
-    below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (value, other)]
-    return float(np.abs(below[0] - below[1]).max())
 
 
 def samples(output: Any) -> np.ndarray:

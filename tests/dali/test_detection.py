@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _dali import assert_alike, assert_same, dali, evaluate, ndd, with_dtype
+from _dali import assert_alike, assert_same, dali, evaluate, farthest, ndd, with_dtype
 from _raises import Raises, raising
 
 Program = Callable[[Any], Any]
@@ -282,13 +282,6 @@ def windows(module: Any, boxes: np.ndarray, **args: Any) -> np.ndarray:
     return np.concatenate(
         [np.stack([np.asarray(anchor) for anchor in anchors]), np.stack([np.asarray(shape) for shape in shapes]), counts], 1
     ).astype(np.float64)
-
-
-def farthest(value: np.ndarray, other: np.ndarray) -> float:
-    """Return the Kolmogorov-Smirnov statistic."""
-    points = np.union1d(value, other)
-    below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (value, other)]
-    return float(np.abs(below[0] - below[1]).max())
 
 
 @pytest.mark.parametrize(

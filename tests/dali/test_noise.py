@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _dali import assert_alike, assert_same, dali, ndd
+from _dali import assert_alike, assert_same, dali, farthest, ndd
 from _raises import Raises, raising
 
 Program = Callable[[Any], Any]
@@ -94,13 +94,6 @@ def test_extreme_values(dtype: str) -> None:
 )
 def test_shapes_types_and_errors(name: str, program: Callable[[Any, Any], Any], raises: Raises | None) -> None:
     assert_alike(lambda m: program(getattr(m.noise, name), m), raises=raises)
-
-
-def farthest(value: np.ndarray, other: np.ndarray) -> float:
-    """Return the largest distance between the two distribution functions: the Kolmogorov-Smirnov statistic."""
-    points = np.union1d(value, other)
-    below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (value, other)]
-    return float(np.abs(below[0] - below[1]).max())
 
 
 COUNT = 60_000

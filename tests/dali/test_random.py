@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _dali import assert_alike, assert_equal, assert_same, dali, ndd, with_dtype
+from _dali import assert_alike, assert_equal, assert_same, dali, farthest, ndd, with_dtype
 from _raises import Raises, raising
 
 MODULES = (ndd, dali)
@@ -360,13 +360,6 @@ def test_position_after_every_operator() -> None:
         return positions
 
     assert_same_text(program)
-
-
-def farthest(value: np.ndarray, other: np.ndarray) -> float:
-    """Return the largest distance between the two distribution functions: the Kolmogorov-Smirnov statistic."""
-    points = np.union1d(value, other)
-    below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (value, other)]
-    return float(np.abs(below[0] - below[1]).max())
 
 
 COUNT = 50_000

@@ -156,7 +156,7 @@ def test_layouts_of_results(layout: str | None, names: str, keep_dims: bool, rai
     [((), None), raising(IndexError, (), 0), ((7,), None), ((0, 3), None), ((0, 3), 0), ((0, 3), 1), ((2,) * 6, [0, 5]), ((2,) * 8, [0, 2, 4, 6])],
 )
 def test_shapes_of_results(name: str, shape: tuple[int, ...], axes: Any, raises: Raises | None) -> None:
-    dtype = "uint8" if 0 in shape and name in ("min", "max") else "float32"  # of no floats DALI makes the largest finite one
+    dtype = "uint8" if 0 in shape and name in ("min", "max") else "float32"  # for an array of no floats DALI returns the largest finite one
     assert_same(lambda m: getattr(m.reductions, name)(m.tensor(numbers(dtype, shape)), axes=axes), TOLERANCE, raises=raises)
 
 

@@ -270,7 +270,7 @@ def test_a_file_that_gets_more_channels_after_the_call(tmp_path: Path) -> None:
 
     def encode_stream(channels: int) -> bytes:
         content, first = encode_mp3(sound(20 * RATE, channels), RATE, "CONSTANT")
-        size = 16320 - 10  # sound begins in the last bytes of a block, so that what was read at the call does not hide what follows
+        size = 16320 - 10  # sound begins in the last bytes of a block, so what was read at the call does not hide what follows
         return b"ID3\x04\0\0" + bytes([0, 0, size >> 7, size & 127]) + bytes(size) + content[first:]
 
     path = tmp_path / "sound.mp3"

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import io
 import json
-import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ import _mutations
 import numpy as np
 import pytest
 from _forks import SCRIPT, Forked, Forks
+from _memory import resident_kilobytes
 from _videos import encoders
 from conftest import WHOLE
 from PIL import Image
@@ -87,10 +87,6 @@ def test_error_names_the_file(tmp_path: Path, name: str) -> None:
         for files, _ in reader.next_epoch(batch_size=3):
             [np.asarray(image) for image in ndd.decoders.image(files).tensors]
     assert sum(len(files.tensors) for files, _ in reader.next_epoch(batch_size=3)) == 3
-
-
-def resident_kilobytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def corrupt(file: bytes) -> bytes:

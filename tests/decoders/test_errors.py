@@ -171,7 +171,7 @@ def test_max_pixels_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> Non
             ndd.decoders.image(file)
         assert decode(file, max_pixels=10**6).ndim == 3
     monkeypatch.setenv("TORCH_NDD_MAX_PIXELS", "many")
-    with pytest.raises(ValueError, match="TORCH_NDD_MAX_PIXELS must be a whole number, got 'many'"):
+    with pytest.raises(ValueError, match="TORCH_NDD_MAX_PIXELS must be an integer, got 'many'"):
         ndd.decoders.image(JPEG)
 
 

@@ -504,7 +504,7 @@ def test_kind_without_a_decoder_is_named(layout: Layout, channels: int, text: st
         (Layout(compression=7, photometric=0, tags={347: (UNDEFINED, [0] * 70000)}), 1, "tag 347 has 70000 values"),
         (Layout(compression=8, photometric=0, tags={279: (LONG, [0, 0, 0])}), 1, "its strips or tiles are too short"),
         (Layout(compression=50000, photometric=0, tags={279: (LONG, [0, 0, 0])}), 1, "a strip or tile is empty"),
-        (Layout(photometric=0, tags={258: (SIGNED_BYTE, [8])}), 1, "tag 258 is not a whole number"),
+        (Layout(photometric=0, tags={258: (SIGNED_BYTE, [8])}), 1, "tag 258 is not an integer"),
     ],
 )
 def test_damaged_directories(layout: Layout, channels: int, text: str) -> None:

@@ -167,7 +167,7 @@ WITHOUT_TIMES = {
     "transport stream": ("mpegts", "h264", 10),
     "transport stream of MPEG-2": ("mpegts", "mpeg2video", 10),
     "program stream": ("mpeg", "mpeg2video", 25),
-    "program stream of H.264": ("mpeg", "h264", 25),  # most frames have no time, so that the index has the first key frame behind others
+    "program stream of H.264": ("mpeg", "h264", 25),  # most frames have no time, so the index has the first key frame behind others
 }
 
 
@@ -236,7 +236,7 @@ def test_max_sample_bytes_bounds_a_video(monkeypatch: pytest.MonkeyPatch) -> Non
         decode(file)
     assert len(decode(file, max_sample_bytes=12 * frame)) == 12
     monkeypatch.setenv("TORCH_NDD_MAX_SAMPLE_BYTES", "4 GB")
-    with pytest.raises(ValueError, match="TORCH_NDD_MAX_SAMPLE_BYTES must be a whole number, got '4 GB'"):
+    with pytest.raises(ValueError, match="TORCH_NDD_MAX_SAMPLE_BYTES must be an integer, got '4 GB'"):
         decode(file)
     for wrong, kind in ((0, ValueError), (1.5, TypeError)):
         with pytest.raises(kind, match=r"decoders\.video: .*max_sample_bytes.* must be"):

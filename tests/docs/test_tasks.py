@@ -28,7 +28,7 @@ Run = Callable[..., list[str]]
 
 @pytest.fixture
 def run(forks: Forks) -> Run:
-    """Runs a script with arguments and returns what it has printed."""
+    """Runs a script with arguments and returns its output."""
 
     def lines(task: str, *arguments: str) -> list[str]:
         done = forks.run(SCRIPT, TASKS / f"{task}.py", *arguments)

@@ -23,7 +23,7 @@ def gate() -> Iterator[Callable[[bool], None]]:
 
 @pytest.fixture
 def busy() -> Iterator[Callable[[bool], None]]:
-    """A function that keeps the only thread of the CPU stream at work, so that what is submitted stays pending, or lets it go on."""
+    """A function that keeps the only thread of the CPU stream at work, so what is submitted stays pending, or lets it go on."""
     before = ndd.get_num_threads()
     ndd.set_num_threads(1)
     close_gate = ctypes.CDLL(str(native.PATH)).ndd_late_close_gate

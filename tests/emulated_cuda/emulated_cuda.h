@@ -22,7 +22,7 @@
 #define __global__ __attribute__((unused))
 #define __forceinline__ inline __attribute__((always_inline))
 #define __grid_constant__
-#define NDD_TABLE_BYTES 256  // larger tables of launchers go to device memory, so that tests cover both ways
+#define NDD_TABLE_BYTES 256  // larger tables of launchers go to device memory, so tests cover both ways
 #define __launch_bounds__(...)  // class Kernel checks it
 
 // There are no streams: all work is done when the launch returns.
@@ -147,7 +147,7 @@ double rounded_product(double a, double b);
 cudaError_t cudaGetLastError();
 const char* cudaGetErrorString(cudaError_t status);
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
-// A small GPU, so that the blocks of a grid that stays take several tiles.
+// A small GPU, so the blocks of a grid that stays take several tiles.
 enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) { return *value = 1, cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t);
@@ -159,7 +159,7 @@ inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* 
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t);
-// What ndd/pinned_ring.h uses. Copies are done when they are issued, so that its events always are, too; lazy_runtime.h has late ones.
+// What ndd/pinned_ring.h uses. Copies are done when they are issued, so its events always are, too; lazy_runtime.h has late ones.
 typedef struct CUevent_st* cudaEvent_t;
 enum { cudaHostAllocDefault = 0, cudaEventDisableTiming = 2 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };

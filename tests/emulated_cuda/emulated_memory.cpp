@@ -57,7 +57,7 @@ std::vector<Byte>& seen_of(Memory& memory) {
   return memory.seen;
 }
 
-// The allocation with the last begin that is not behind `at`.
+// The last allocation that begins at or before `at`.
 std::map<uintptr_t, Memory>::iterator before(uintptr_t at) {
   auto found = memories.upper_bound(at);
   return found == memories.begin() ? memories.end() : --found;

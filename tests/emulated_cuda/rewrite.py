@@ -125,7 +125,7 @@ def rewrite(text: str, file: str) -> str:
 
 
 def main(source: Path, target: Path) -> None:
-    """Write only files that changed, so that a build after an edit compiles only those."""
+    """Write only files that changed, so a build after an edit compiles only those."""
     results = {target / own: (HERE / name).read_text() for name, own in OWN.items()}
     for path in sorted(source.rglob("*")):
         if not path.is_file():

@@ -122,14 +122,18 @@ def _make_box_calls() -> Iterator[tuple[str, tuple[Any, ...]]]:
     yield "segmentation_select_masks", (masks, None, polygons, None, corners, None, selection[0], chosen, None, *vertices)
 
 
+_PLANS: list[native_plan.NativePlan] = []
+
+
 def _make_repeated_calls() -> Iterator[tuple[str, tuple[Any, ...]]]:
     places = [(0, native_plan.WHOLE, 0), (2, native_plan.WHOLE, native.numbers("plan.Place")["output_place"])]
     rows = native.numbers("plan.Rows")["by_tensors"]
     fits, mode = [native.numbers("plan.Fit")["equal_shape"]], native.numbers("stream.Mode")["sync"]
-    # Never released: children of this process repeat the call.
     plan = native_plan.keep_call(torch.ops.ndd.copy.default, (FLOATS, None, FLOATS.clone(), None), places, fits, -1, rows, None)
-    yield "again", (plan, [FLOATS], [], mode, 0)
-    yield "again_with", (plan, FLOATS, None, mode, 0, 0, 0)
+    assert plan is not None
+    _PLANS.append(plan)  # never released: children of this process repeat the call
+    yield "again", (plan.handle, [FLOATS], [], mode, 0)
+    yield "again_with", (plan.handle, FLOATS, None, mode, 0, 0, 0)
 
 
 def _make_file_calls() -> Iterator[tuple[str, tuple[Any, ...]]]:

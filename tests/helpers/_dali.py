@@ -97,3 +97,10 @@ def assert_same(program: Program, tolerance: float = 0.0, absolute: float = 0.0,
 def with_dtype(module: ModuleType, args: Mapping[str, Any]) -> dict[str, Any]:
     """Return the arguments with ``dtype``, a name, replaced by the module's type."""
     return {key: getattr(torch if module is ndd else dali, value) if key == "dtype" else value for key, value in args.items()}
+
+
+def farthest(value: np.ndarray, other: np.ndarray) -> float:
+    """Return the largest distance between the two distribution functions: the Kolmogorov-Smirnov statistic."""
+    points = np.union1d(value, other)
+    below = [np.searchsorted(np.sort(values), points, side="right") / len(values) for values in (value, other)]
+    return float(np.abs(below[0] - below[1]).max())

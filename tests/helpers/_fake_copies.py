@@ -34,7 +34,7 @@ class FakeCopies(FakeCuda):
         super().__init__()
         self.queued: list[Callable[[], Any]] = []
         self.made = 0
-        self.pinned: dict[int, torch.UntypedStorage] = {}  # never freed, so that no other memory gets the address
+        self.pinned: dict[int, torch.UntypedStorage] = {}  # never freed, so no other memory gets the address
         self.pinned_left = 1 << 40
         fake = self
 

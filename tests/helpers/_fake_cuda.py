@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two fake GPUs: ``torch.cuda`` is replaced by a log of its calls, so that stream rules can be tested without a GPU."""
+"""Two fake GPUs: ``torch.cuda`` is replaced by a log of its calls, so stream rules can be tested without a GPU."""
 
 import contextlib
 import threading

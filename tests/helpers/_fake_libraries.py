@@ -75,7 +75,7 @@ ssize_t cuFileRead(void* handle, void* buffer, size_t size, off_t offset, off_t 
 
 
 def compile_library(path: Path, source: str, **defines: object) -> Path:
-    """Compile a shared library. It has no SONAME, so that it is never mistaken for the real one."""
+    """Compile a shared library. It has no SONAME, so it is never mistaken for the real one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     code = path.with_name(path.name + ".cpp")
     code.write_text(source)

@@ -47,7 +47,7 @@ class FakeTorchcodec:
     fallback: str = ""  # why torchcodec decodes on the CPU
     error: str = ""  # of creating a decoder for a GPU
     has_packets: bool = True
-    late: int = 0  # bytes that are copied on the GPU's stream before each frame, so that it comes later
+    late: int = 0  # bytes that are copied on the GPU's stream before each frame, so it comes later
     packets: list[int] = field(default_factory=list)  # decoded for a device
     seeks: list[float] = field(default_factory=list)
     open: int = 0  # decoders for a device

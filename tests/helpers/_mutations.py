@@ -7,16 +7,15 @@ It is a separate process, which may crash: the format whose line is missing is t
 import contextlib
 import io
 import json
-import os
 import random
 import sys
 import time
 import zlib
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from _memory import resident_kilobytes
 
 import torch_ndd as ndd
 
@@ -107,10 +106,6 @@ def mutate(file: bytes, kind: int, draw: random.Random) -> bytes:
     else:
         data[: draw.randrange(1, 9)] = draw.randbytes(draw.randrange(1, 9))
     return bytes(data)
-
-
-def resident_kilobytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 def main(name: str, count: int, seed: int) -> dict[str, Any]:

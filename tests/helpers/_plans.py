@@ -2,7 +2,7 @@
 """The plans of repeated calls, which all tests of a process share."""
 
 from torch_ndd._core.operators import plans
-from torch_ndd._core.values import gpu_arithmetic
+from torch_ndd._core.values import arithmetic
 
 
 def clear_plans() -> None:
@@ -10,4 +10,4 @@ def clear_plans() -> None:
     plans.plans.clear()
     plans._forms.clear()
     plans._computed.clear()
-    gpu_arithmetic._plans.clear()
+    arithmetic._kernel._plans.clear()

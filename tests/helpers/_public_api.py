@@ -49,7 +49,7 @@ def dali_modules() -> Iterator[ModuleType]:
                     raise
 
 
-# Signatures are taken from the sources, so that they are the same with every version of Python.
+# Signatures are taken from the sources, so they are the same with every version of Python.
 
 
 @functools.cache

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors that programs must raise. They are named, so that a mistake in a test that raises under both packages does not pass."""
+"""Errors that programs must raise. They are named, so a mistake in a test that raises under both packages does not pass."""
 
 from collections.abc import Callable
 from typing import Any

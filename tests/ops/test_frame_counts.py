@@ -41,7 +41,7 @@ VIDEOS = {
 
 @pytest.mark.parametrize(("name", "argument"), PER_FRAME)
 def test_another_number_of_values_than_frames(name: str, argument: str) -> None:
-    """Arguments are checked first, so that the other arguments do not matter."""
+    """Arguments are checked first, so the other arguments do not matter."""
     op = OPERATORS[name]
     others = {key: 1.0 for key in op.missing if key != argument}
     for videos, frames in VIDEOS.values():

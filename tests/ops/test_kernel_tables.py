@@ -174,7 +174,7 @@ def patchify(
         ("segmentation_random_object_bbox", find_object(int32(3, 3), int32(0), int32(3), 2), "a box and a label for each of 3 samples"),
         ("segmentation_random_object_bbox", find_object(int32(3, 3), int32(3, 3), int32(2)), "a box and a label for each of 3 samples"),
         ("segmentation_random_object_bbox", find_object(whole(3, 3), int32(3, 3), int32(3)), "the outputs must be int32"),
-        ("segmentation_random_object_bbox", find_object(int32(3, 3), int32(3, 3), int32(3), 0, int32(3)), "masks must be whole numbers, in rows"),
+        ("segmentation_random_object_bbox", find_object(int32(3, 3), int32(3, 3), int32(3), 0, int32(3)), "masks must be integers, in rows"),
         ("select_masks_plan", (IDS.long(), None, POLYGONS, None, None, 6, 2, False, whole(6, 4), whole(3, 2), whole(3, 2)), "must be int32"),
         ("select_masks_plan", (IDS, None, POLYGONS[:2], None, None, 6, 2, False, whole(6, 4), whole(3, 2), whole(3, 2)), "for each of 3 samples"),
         ("select_masks_plan", (IDS, None, POLYGONS, None, None, 6, 2, False, whole(5, 4), whole(3, 2), whole(3, 2)), "the selection must have 24"),

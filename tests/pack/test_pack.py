@@ -174,7 +174,7 @@ def test_wrong_arguments(source: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has files, and none of an earlier run"):
         pack(source, tmp_path / "full")
     for other in (source, source / "packed", tmp_path):
-        with pytest.raises(ValueError, match="are one folder, or one is in the other"):
+        with pytest.raises(ValueError, match="are the same folder, or one contains the other"):
             pack(source, other)
     with pytest.raises(ValueError, match="is not a complete packed data set"):
         shards_of(source)

@@ -37,6 +37,8 @@ LIMITS: dict[str, int] = {
     '"of ours"': 4,
     '"what of it"': 0,
     "small files that promise": 5,
+    '", so that" for a result': 82,
+    '"whole number" for "integer"': 25,
 }
 
 # Words that say nothing about a value.
@@ -74,6 +76,8 @@ PHRASES = {
     '"of ours"': r"\bof (?:ours|theirs)\b",
     '"what of it"': r"\bwhat of (?:it|them)\b",
     "small files that promise": r"\bpromises? (?:a lot|much|more)\b",
+    '", so that" for a result': r", so that\b",
+    '"whole number" for "integer"': r"\b[Ww]hole numbers?\b(?! of)",
 }
 COMMENTS_AND_STRINGS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:[^\"\\\n]|\\.)*\"", re.DOTALL)
 # The names that an example of a docstring assigns or loops over.

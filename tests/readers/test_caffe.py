@@ -55,7 +55,7 @@ def test_scalar_labels(path: str, tmp_path: Path) -> None:
     ((_, numbers),) = ndd.readers.Caffe2(path=whole, scalar_labels=True).next_epoch(2)
     assert (numbers.dtype, numbers.torch().tolist()) == (ndd.int64, [4, 5])
     broken = write_lmdb(tmp_path / "b", [tensors(string(b"x"), floats([4.5]))])
-    with pytest.raises(RuntimeError, match=r"scalar_labels=True needs one whole number as a label, but it is \[4\.5\]"):
+    with pytest.raises(RuntimeError, match=r"scalar_labels=True needs one integer as a label, but it is \[4\.5\]"):
         next(ndd.readers.Caffe2(path=broken, scalar_labels=True).next_epoch())
     with pytest.raises(RuntimeError, match="scalar_labels is for label_type 0"):
         next(ndd.readers.Caffe2(path=whole, label_type=2, scalar_labels=True).next_epoch())

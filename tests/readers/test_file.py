@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from _forks import Forks
+from _memory import resident_bytes
 
 import torch_ndd as ndd
 
@@ -370,9 +371,6 @@ def test_nothing_leaks(folder: Path) -> None:
     big = folder / "big.jpg"
     big.write_bytes(bytes(1_000_000))
 
-    def resident() -> int:
-        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
     def read(times: int) -> None:
         for _ in range(times):
             epoch = ndd.readers.File(files=[str(big)] * 20, prefetch_queue_depth=3).next_epoch(batch_size=2)
@@ -380,9 +378,9 @@ def test_nothing_leaks(folder: Path) -> None:
             next(epoch)
 
     read(5)
-    before, open_files = resident(), len(os.listdir("/proc/self/fd"))
+    before, open_files = resident_bytes(), len(os.listdir("/proc/self/fd"))
     read(30)
-    assert resident() - before < 40_000_000
+    assert resident_bytes() - before < 40_000_000
     # Threads that read ahead may have a file open at either moment; thirty leaking epochs would leave many more.
     assert len(os.listdir("/proc/self/fd")) < open_files + 10
 

@@ -89,7 +89,7 @@ def test_bad_arguments_are_rejected(path: Path) -> None:
         with pytest.raises(RuntimeError, match=message):
             next(ndd.readers.MXNet(**{"path": path, **options}).next_epoch())
     path.with_suffix(".idx").write_text("0\ta\n")
-    with pytest.raises(RuntimeError, match="whole numbers"):
+    with pytest.raises(RuntimeError, match="integers"):
         read(path, index_path=path.with_suffix(".idx"))
 
 
@@ -100,7 +100,7 @@ def test_scalar_labels(path: Path, tmp_path: Path) -> None:
     reader = ndd.readers.MXNet(path=path, scalar_labels=True, on_error="skip")
     assert [label.item() for _, label in reader.next_epoch()][:4] == [1, 2, 5, 0]
     assert [error.sample for error in reader.errors][:2] == [2, 5]
-    assert "needs one whole number as a label, but it is [3.0, 4.0]" in str(reader.errors[0])
+    assert "needs one integer as a label, but it is [3.0, 4.0]" in str(reader.errors[0])
 
 
 def test_batches_after_pickling(path: Path) -> None:

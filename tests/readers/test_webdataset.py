@@ -86,7 +86,7 @@ def test_two_files_of_one_extension_are_an_error(names: list[str], options: dict
     path = write_tar(tmp_path / "a.tar", [(name, str(k).encode()) for k, name in enumerate(names)])
     if indexed:
         if (len(set(names)) < len(names) and good < 3) or "./1.jpg" in names:
-            with pytest.raises(RuntimeError, match="several files with one extension"):
+            with pytest.raises(RuntimeError, match="several files with the same extension"):
                 index.wds(str(path), str(path.with_suffix(".idx")))
             return
         index.wds(str(path), str(path.with_suffix(".idx")))
@@ -94,9 +94,9 @@ def test_two_files_of_one_extension_are_an_error(names: list[str], options: dict
     reader = ndd.readers.Webdataset(1, paths=path, on_error="skip", **options)
     assert len([*reader]) == good
     wrong = len(reader.errors)
-    assert all("several files with one extension" in error.reason for error in reader.errors)
+    assert all("several files with the same extension" in error.reason for error in reader.errors)
     if wrong:
-        with pytest.raises(RuntimeError, match=r"a\.tar at byte \d+\): it has several files with one extension"):
+        with pytest.raises(RuntimeError, match=r"a\.tar at byte \d+\): it has several files with the same extension"):
             [*ndd.readers.Webdataset(1, paths=path, **options)]
 
 

@@ -131,7 +131,7 @@ def test_files_with_alpha_are_blended_as_pillow_does() -> None:
 def test_floats_that_pillow_cannot_resize_are_named() -> None:
     translated = from_processor(transformers.CLIPImageProcessorPil())
     images = [np.zeros((40, 50, 3), np.float32), np.full((40, 50, 3), 1.5, np.float32)]
-    with pytest.raises(ValueError, match="sample 1 must have whole numbers"):
+    with pytest.raises(ValueError, match="sample 1 must have integers"):
         translated(ndd.batch(images, layout="HWC"))
 
 

@@ -2,6 +2,7 @@
 """Packages that only some features need."""
 
 import importlib
+import importlib.metadata
 from typing import Any
 
 
@@ -22,3 +23,11 @@ def import_optional(module: str, need: str, extra: str, kind: type[Exception] = 
         return importlib.import_module(module)
     except ImportError as error:
         raise kind(f"{need}: pip install torch_ndd[{extra}]") from error
+
+
+def find_version(distribution: str) -> str | None:
+    """Return the version of an installed distribution; None if it is not installed."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

@@ -11,7 +11,7 @@ import torch
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# Smaller tiles are enlarged by an integer factor to about this many pixels, so that labels fit below them.
+# Smaller tiles are enlarged by an integer factor to about this many pixels, so labels fit below them.
 _CELL = 96
 _GAP = 4
 _TEXT = 16

@@ -156,7 +156,7 @@ def _as_bytes(images: list[torch.Tensor]) -> list[torch.Tensor]:
     if all(image.dtype == torch.uint8 for image in images):
         return images
     floats = [image.float() for image in images]
-    # One range for the whole batch, so that pictures can be compared.
+    # One range for the whole batch, so pictures can be compared.
     least = min(float(image.min()) for image in floats)
     spread = max(float(image.max()) for image in floats) - least
     return [((image - least) * (255 / (spread or 1.0))).round().to(torch.uint8) for image in floats]

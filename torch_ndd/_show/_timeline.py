@@ -15,7 +15,7 @@ from ._saving import save_picture
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-# As wide as a page of documentation or half a notebook, so that the text stays readable where the picture is scaled.
+# As wide as a page of documentation or half a notebook, so the text stays readable where the picture is scaled.
 _WIDTH, _LEFT, _ROW, _GAP, _LINE, _TEXT = 800, 84, 22, 5, 20, 14
 _COLUMNS = 3  # of the legend
 _SECONDS = 2.0  # the picture shows the end of a longer run

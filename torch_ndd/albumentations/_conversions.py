@@ -71,7 +71,7 @@ class ToFloat(Step):
 
     def change_images(self, images: Batch, params: Params, sample: Sample) -> Batch:
         if self._scale is None and images.dtype is not torch.uint8:
-            raise TypeError(f"{OP}: {self.name} knows the largest value of uint8 only, got {images.dtype}; pass max_value")
+            raise TypeError(f"{OP}: {self.name} has a default max_value for uint8 only, got {images.dtype}; pass max_value")
         return crop_mirror_normalize(images, std=[float(self._scale or _BYTE)], output_layout="HWC")
 
 

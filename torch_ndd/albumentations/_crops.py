@@ -362,7 +362,7 @@ def place_padding(rows: torch.Tensor, columns: torch.Tensor, position: str, draw
     if position == "random":
         top, left = draws.integers(0, rows + 1), draws.integers(0, columns + 1)
     else:
-        # The image is at the named place, so that the padding is on the other sides.
+        # The image is at the named place, so the padding is on the other sides.
         top = rows // 2 if position == "center" else rows * int(position.startswith("bottom"))
         left = columns // 2 if position == "center" else columns * int(position.endswith("right"))
     return torch.stack([top, rows - top, left, columns - left], 1)

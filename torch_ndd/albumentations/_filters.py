@@ -27,7 +27,7 @@ def odd_sizes(draws: Draws, limit: Any) -> torch.Tensor:
 
 
 class Kernel(Step):
-    """Filter by ``kernel``, float64 (N, K, K), of which the middle ``ksize`` rows and columns count."""
+    """Filter by the middle ``ksize`` rows and columns of ``kernel``, float64 (N, K, K)."""
 
     def change_images(self, images: Batch, params: Params, sample: Sample) -> Batch:
         return convolution.filter(images, as_batch(params["kernel"].to(torch.float32)))
@@ -58,6 +58,11 @@ class Kernel(Step):
         """Return distances from the middle of the square, float64 (K,)."""
         return torch.arange(self.largest(), dtype=torch.float64) - self.largest() // 2
 
+    def window(self, size: torch.Tensor) -> torch.Tensor:
+        """Return windows of these sizes in the middle of the square: 1 inside and 0 outside, float64 (N, K, K)."""
+        inside = (self.grid().abs() <= (size // 2)[:, None]).double()
+        return inside[:, :, None] * inside[:, None]
+
 
 def _normalize(kernels: torch.Tensor) -> torch.Tensor:
     return kernels / kernels.sum((1, 2), keepdim=True)
@@ -68,8 +73,7 @@ class Blur(Kernel):
 
     def draw(self, sample: Sample, draws: Draws) -> Params:
         size = odd_sizes(draws, self.original.blur_limit)
-        inside = (self.grid().abs() <= (size // 2)[:, None]).double()
-        return {"kernel": _normalize(inside[:, :, None] * inside[:, None]), "ksize": size}
+        return {"kernel": _normalize(self.window(size)), "ksize": size}
 
     def arguments(self, params: Params, i: int) -> dict[str, Any]:
         return {"kernel": int(params["ksize"][i])}
@@ -158,8 +162,7 @@ class AdvancedBlur(Kernel):
         sin, cos = torch.sin(angle)[:, None, None], torch.cos(angle)[:, None, None]
         along, across = (cos * x + sin * y) / sigma_x[:, None, None], (cos * y - sin * x) / sigma_y[:, None, None]
         kernel = torch.exp(-0.5 * (along**2 + across**2) ** beta[:, None, None]) * noise
-        inside = (self.grid().abs() <= (size // 2)[:, None]).double()
-        return {"kernel": _normalize(kernel * inside[:, :, None] * inside[:, None]), "ksize": size}
+        return {"kernel": _normalize(kernel * self.window(size)), "ksize": size}
 
 
 class Defocus(Kernel):
@@ -203,8 +206,7 @@ class RingingOvershoot(Kernel):
         kernel = cutoff * torch.special.bessel_j1(cutoff * distance) / (2 * math.pi * distance.clamp(min=1e-12))
         middle = self.largest() // 2
         kernel[:, middle, middle] = cutoff[:, 0, 0] ** 2 / (4 * math.pi)
-        inside = (self.grid().abs() <= (size // 2)[:, None]).double()
-        return {"kernel": _normalize(kernel * inside[:, :, None] * inside[:, None]), "ksize": size}
+        return {"kernel": _normalize(kernel * self.window(size)), "ksize": size}
 
 
 class Sharpen(Kernel):

@@ -64,7 +64,7 @@ class Symmetry(Step):
         height, width = map(rows.of, sample.sizes)
         height, width = torch.where(exchange, width, height), torch.where(exchange, height, width)
         x, y = torch.where(exchange, y, x), torch.where(exchange, x, y)
-        # Albumentations mirrors angles at the diagonal in two halves, of which one is half a turn off; its rotations are not.
+        # Albumentations mirrors angles at the diagonal in two halves, one of them off by half a turn; its rotations are not.
         opposite = exchange & (horizontal == vertical) & (vertical ^ (angle > math.pi))
         angle = torch.where(exchange, math.pi / 2 - angle, angle) + math.pi * opposite
         x, angle = torch.where(horizontal, width - 1 - x, x), torch.where(horizontal, math.pi - angle, angle)

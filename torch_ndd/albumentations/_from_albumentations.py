@@ -37,7 +37,7 @@ def from_albumentations(transform: Any, *, check: bool = True, device: DeviceLik
 
     All parameters are drawn for each sample, with the original's distributions and probabilities. With the same parameters the pixels equal the
     original's within one level. The numbers come from torch_ndd's generator, or from one of the Compose's ``seed``. In a loader they are those of the
-    batch's place in the epoch, so that a loader resumes exactly; elsewhere ``fn.state_dict()`` has the position of the generator of the ``seed``.
+    batch's place in the epoch, so a loader resumes exactly; elsewhere ``fn.state_dict()`` has the position of the generator of the ``seed``.
 
     Args:
         transform: a ``Compose``, with its ``bbox_params``, ``keypoint_params`` and ``additional_targets``; another composition; or one transform.
@@ -87,7 +87,7 @@ class BatchCompose:
         if not inputs:
             return self._transform(targets)
         if targets:
-            raise TypeError(f"{OP}: pass all targets by name, or only positional arguments, of which the first are the images")
+            raise TypeError(f"{OP}: pass all targets by name, or only positional arguments, the images first")
         output = self._transform({"image": inputs[0]})["image"]
         return output if len(inputs) == 1 else (output, *inputs[1:])
 

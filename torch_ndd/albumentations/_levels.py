@@ -68,7 +68,7 @@ class RandomGamma(Table):
         return {"gamma": draws.uniform(*limits(self.original.gamma_limit)) / 100.0}
 
     def tables(self, params: Params) -> torch.Tensor:
-        # In units of 1 / 255, so that a gamma of 1 changes nothing.
+        # In units of 1 / 255, so a gamma of 1 changes nothing.
         return cut_levels((_RAMP / MAX_LEVEL) ** params["gamma"][:, None] * MAX_LEVEL + 1e-9)
 
 

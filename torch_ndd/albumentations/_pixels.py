@@ -14,7 +14,7 @@ from ..ops.geometry.warp import Border, warp_perspective
 from ._sample import OP, Sample
 from ._step import per_sample, refuse
 
-# OpenCV's numbers, so that OpenCV is not needed.
+# OpenCV's numbers, so OpenCV is not needed.
 NEAREST, LINEAR, CUBIC, AREA, LANCZOS4, LINEAR_EXACT, NEAREST_EXACT = range(7)
 CONSTANT, REPLICATE, REFLECT, WRAP, REFLECT_101 = range(5)
 REFLECTING = (REFLECT, REFLECT_101)

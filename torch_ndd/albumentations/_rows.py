@@ -54,7 +54,7 @@ def write_rows(values: torch.Tensor, owners: torch.Tensor, count: int) -> Batch:
 
 
 def _snap(x: torch.Tensor) -> torch.Tensor:
-    """Return numbers of which those a little outside became 0 or 1."""
+    """Return the numbers, with 0 or 1 in place of those slightly outside of [0, 1]."""
     x = torch.where((x < 0) & (x > -_CLOSE), 0.0, x)
     return torch.where((x > 1) & (x < 1 + _CLOSE), 1.0, x)
 

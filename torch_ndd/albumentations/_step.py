@@ -23,7 +23,7 @@ class Step:
     only_bytes: ClassVar[bool] = False
     """Whether images must be uint8."""
     random_pixels: ClassVar[bool] = False
-    """Whether every pixel is random, so that the results cannot equal the original's."""
+    """Whether every pixel is random, so the results cannot equal the original's."""
     converts: ClassVar[bool] = False
     """Whether the results have another type or layout."""
 

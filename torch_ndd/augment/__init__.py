@@ -4,7 +4,7 @@
 These are the recommended functions for RandAugment and its relatives, mixup and CutMix; ``torch_ndd.torchvision.v2``, ``torch_ndd.dali.auto_aug`` and
 ``from_timm`` offer the spellings of other libraries, with the same search spaces (``_spaces.py``).
 
-Not in DALI's dynamic mode. The functions are plain Python on top of the operators: they read the numbers that they draw, so that they break the graph
+Not in DALI's dynamic mode. The functions are plain Python on top of the operators: they read the numbers that they draw, so they break the graph
 of a function under ``torch.compile``, and ``fullgraph=True`` rejects them. Images may be dense or ragged, on the CPU or on a GPU.
 """
 

@@ -180,11 +180,7 @@ def _sharpen(images: Batch, factors: Batch) -> Batch:
 
 
 def _posterize(images: Batch, bits: Batch, least: int = 1) -> Batch:
-    return posterize(images, bits=as_batch(_round_bits(bits.torch().numpy(), least).astype(np.int32)))
-
-
-def _round_bits(bits: Any, least: int) -> Any:
-    return np.clip(np.rint(bits), least, 8)
+    return posterize(images, bits=as_batch(np.clip(np.rint(bits.torch().numpy()), least, 8).astype(np.int32)))
 
 
 def _encode_bits(least: int) -> Callable[[Any, int], ByteStep]:

@@ -106,7 +106,7 @@ def mix_chains(
     ``make_step(sample, *numbers)`` returns a step, or None to leave it out, from the sample's index and ``per_step`` numbers from 0 to 1.
     """
     size, longest = batch.batch_size, depth or 3
-    # For each chain its depth and the numbers of its longest possible form, so that samples draw independently.
+    # For each chain its depth and the numbers of its longest possible form, so samples draw independently.
     numbers = draw_numbers(op, rng, size, width * (1 + per_step * longest)).reshape(size, width, -1)
 
     def make_chain(sample: int, row: np.ndarray) -> list[Step]:
@@ -116,7 +116,7 @@ def mix_chains(
 
     shares = _draw_dirichlet(alpha, width, size, rng)
     augmented = beta(alpha=alpha, beta=alpha, batch_size=size, rng=rng).torch().numpy()
-    # Chain by chain, so that only one augmented batch is alive.
+    # Chain by chain, so only one augmented batch is alive.
     mixed = _scale(batch, 1 - augmented)
     for k in range(width):
         chains = [make_chain(i, row) for i, row in enumerate(numbers[:, k])]

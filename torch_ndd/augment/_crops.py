@@ -54,7 +54,7 @@ def random_windows(
     Windows are drawn as those of :func:`torch_ndd.random_resized_crop`.
 
     Args:
-        images: encoded files, of which the headers are read, as a Batch or a Tensor; images, the result of :func:`torch_ndd.peek_image_shape`, or
+        images: encoded files, whose headers are read, as a Batch or a Tensor; images, the result of :func:`torch_ndd.peek_image_shape`, or
             integers (N, 2) with heights and widths.
         scale: for each of ``counts``, the smallest and largest area of its windows, relative to the image's.
         ratio: smallest and largest width / height.
@@ -152,7 +152,7 @@ def multi_crop(
     shapes = [[channel, *size] if axis else [*size, channel] for size in targets]
     volumes = [batch.batch_size * math.prod(shape) for shape in shapes]
     out = output(native.empty, (sum(volumes),), batch.dtype, batch.buffer.device)
-    # Crop by crop, so that each is a part of the buffer.
+    # Crop by crop, so each is a part of the buffer.
     rows = torch.from_numpy(np.ascontiguousarray(table.transpose(1, 0, 2).reshape(-1, 4)))
     regions = torch.cat([rows[:, :2], rows[:, :2] + rows[:, 2:]], 1).to(torch.float32)
     numbers = torch.arange(batch.batch_size).repeat(len(targets))

@@ -33,7 +33,7 @@ def check_rng(op: str, rng: Any) -> None:
 def draw_numbers(op: str, rng: Any, samples: int, count: int) -> np.ndarray:
     """Return ``count`` numbers from 0 to 1 per sample, float64 (samples, count); those of sample i depend on the generator and on i only."""
     check_rng(op, rng)
-    # max: the generator advances even for count 0, so that later draws do not depend on it.
+    # max: the generator advances even for count 0, so later draws do not depend on it.
     numbers = uniform(range=(0.0, 1.0), shape=[max(1, count)], batch_size=samples, rng=rng)
     return numbers.wait().numpy().astype(np.float64)
 

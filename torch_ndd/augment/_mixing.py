@@ -128,7 +128,7 @@ def cutmix(
     # With one draw for the batch, all samples share the center of the first.
     boxes = _cutmix_boxes(np.repeat(centers[:1], len(centers), 0) if per_batch else centers, lam, height, width)
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
-    # Boxes are clipped to the image, so that the share follows from the area and not from the draw.
+    # Boxes are clipped to the image, so the share follows from the area and not from the draw.
     remaining = (1 - area / max(1, height * width)).astype(np.float32)
     output = paste_boxes(images, order, torch.from_numpy(boxes))
     extra = (torch.from_numpy(boxes),) if return_params else ()
@@ -184,7 +184,7 @@ def mixup_or_cutmix(
         raise ValueError(f"{op}: one of mixup_alpha and cutmix_alpha must be positive, got {mixup_alpha} and {cutmix_alpha}")
     acts, switches = draw_numbers(op, rng, 1, 2)[0]
     shared: dict[str, Any] = {"label_smoothing": label_smoothing, "num_classes": num_classes, "partner": partner, "per_batch": per_batch, "rng": rng}
-    # Labels are converted all the same, so that every batch has labels of one kind.
+    # Labels are converted all the same, so every batch has labels of one kind.
     if acts >= probability:
         soft = smooth_labels(op, soft_labels(op, labels, num_classes, images.batch_size), label_smoothing)
         return images if soft is None else (images, new_batch(soft))
@@ -214,7 +214,7 @@ def _check_arguments(op: str, alpha: float, rng: Any) -> None:
 def _draw_pairs(op: str, size: int, alpha: float, rng: Any, partner: Partner, per_batch: bool) -> tuple[torch.Tensor, np.ndarray]:
     """Return the partner of every sample, and the fraction of the sample that remains."""
     check_choice(op, "partner", partner, get_args(Partner), ValueError)
-    # Drawn for every kind of partner, so that the generator always advances equally.
+    # Drawn for every kind of partner, so the generator always advances equally.
     order = batch_permutation(batch_size=size, rng=rng).wait().long()
     if partner != "random":
         order = torch.arange(size)

@@ -34,7 +34,7 @@ class Range:
         signed: whether the opposite magnitude is equally likely.
         origin: parameter of magnitude 0.
         relative: the magnitude is a fraction of the image's width or height.
-        truncated: magnitudes are truncated to whole numbers.
+        truncated: magnitudes are truncated to integers.
         limits: smallest and largest parameter, before the division by ``unit``.
         unit: what a parameter of 1 is in magnitudes.
     """
@@ -60,7 +60,7 @@ class Range:
             magnitude = int(magnitude)
         parameter = self.origin - magnitude if other_side and self.signed else self.origin + magnitude
         parameter = min(max(parameter, self.limits[0]), self.limits[1])
-        # Not divided by 1: whole numbers stay whole, which users see in return_params.
+        # Not divided by 1: integers stay whole, which users see in return_params.
         return parameter if self.unit == 1 else parameter / self.unit
 
 

@@ -116,13 +116,13 @@ def _read_lengths(op: str, frames: np.ndarray, lengths: Any) -> np.ndarray:
     wrong = np.flatnonzero(~((numbers >= 0) & (numbers <= frames) & (numbers == np.floor(numbers))))
     if len(wrong):
         k = int(wrong[0])
-        raise ValueError(f"{op}: sample {k}: lengths must be whole numbers from 0 to its {frames[k]} frames, got {numbers[k]:g}")
+        raise ValueError(f"{op}: sample {k}: lengths must be integers from 0 to its {frames[k]} frames, got {numbers[k]:g}")
     return numbers.astype(np.int64)
 
 
 def _check(op: str, time_warp: Any, freq_masks: Any, time_masks: Any, max_time_fraction: float, p: float) -> None:
     if not isinstance(time_warp, int) or isinstance(time_warp, bool) or time_warp < 0:
-        raise ValueError(f"{op}: time_warp must be a whole number of frames that is not negative, got {time_warp!r}")
+        raise ValueError(f"{op}: time_warp must be a non-negative integer number of frames, got {time_warp!r}")
     for name, masks in (("freq_masks", freq_masks), ("time_masks", time_masks)):
         if not isinstance(masks, tuple | list) or len(masks) != 2 or not all(isinstance(n, int | float) and 0 <= n < math.inf for n in masks):
             raise ValueError(f"{op}: {name} must be a number of masks and their largest width, neither negative, got {masks!r}")

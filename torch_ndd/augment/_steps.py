@@ -89,7 +89,7 @@ def _find_index(u: float, weights: np.ndarray) -> int:
 
 def draw_sub_policies(op: str, sub_policies: Sequence[Sequence[Candidate]], samples: int, rng: object = None) -> list[list[Step]]:
     """Return for every sample the steps of one of the sub-policies, each applied with its probability."""
-    # The longest sub-policy decides how many numbers a sample draws, so that samples do not depend on each other.
+    # The longest sub-policy decides how many numbers a sample draws, so samples do not depend on each other.
     longest = max(map(len, sub_policies))
     varied = any(candidate.std > 0 for candidates in sub_policies for candidate in candidates)
     steps = []

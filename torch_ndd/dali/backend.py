@@ -40,7 +40,7 @@ def ReleaseUnusedMemory() -> None:
 
 
 def PreallocateDeviceMemory(bytes: int, device_id: int) -> None:
-    """Let torch allocate and cache memory of a GPU for later results. Without GPUs this has no effect."""
+    """Let torch allocate and cache GPU memory for later results. Without GPUs this has no effect."""
     if gpu_count():
         torch.empty(bytes, dtype=torch.uint8, device=torch.device("cuda", device_id))
 

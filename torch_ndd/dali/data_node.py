@@ -105,7 +105,7 @@ class DataNode(PythonOperators, Node):
 
     def __bool__(self) -> bool:
         return self._refuse(
-            "has no truth value, so that it cannot be used in a condition (`if`, `while`, `and`, `or`, `not`, `assert`). "
+            "has no truth value, so it cannot be used in a condition (`if`, `while`, `and`, `or`, `not`, `assert`). "
             "`@pipeline_def(enable_conditionals=True)` supports `if` and logical expressions"
         )
 
@@ -195,7 +195,7 @@ def create(
     operation.inputs, operation.arguments, operation.constants = nodes, keywords, dict(constants or {})
     operation.device, operation.preserve = device, bool(preserve)
     operation.graph_reference = None if graph is None else weakref.ref(graph)
-    # Counts across pipelines, so that the order of serials is an order of dependency in each of them.
+    # Counts across pipelines, so the order of serials is an order of dependency in each of them.
     operation.serial, operation.site = next(_serials), _call_site()
     for key, value in attributes.items():
         setattr(operation, key, value)
@@ -209,7 +209,7 @@ def create(
     result_device = output_device or ("cpu" if device == "cpu" else "gpu")
     results = [node_type(result_name, result_device, operation, k) for k, result_name in enumerate(names)]
     operation.outputs = results
-    # Debug mode runs the operation here, so that its nodes must be complete.
+    # Debug mode runs the operation here, so its nodes must be complete.
     if graph is not None:
         graph.add(operation)
     if branches is not None:

@@ -17,7 +17,7 @@ __all__ = ["ExternalSource", "external_source"]
 _EVERYWHERE = ("preserve", "seed", "blocking")
 
 
-def _output_value(title: str, argument: str, value: Any, index: int, returns_tuple: bool) -> Any:
+def _output_value(value: Any, index: int, returns_tuple: bool) -> Any:
     """Return the value of an argument for one output; outputs beyond the end of a list have None."""
     if returns_tuple and isinstance(value, list | tuple):
         return value[index] if index < len(value) else None
@@ -181,7 +181,7 @@ def _create_nodes(
             group = Group(title, source, batch, bool(options.get("batch_info")), returns_tuple)
     nodes: list[DataNode] = []
     for index in range(count):
-        declared = {key: _output_value(title, key, options.get(key), index, returns_tuple) for key in ("layout", "dtype", "ndim")}
+        declared = {key: _output_value(options.get(key), index, returns_tuple) for key in ("layout", "dtype", "ndim")}
         attributes = {
             **declared,
             "no_copy": bool(options.get("no_copy")) and not parallel,  # workers write to their memory again
@@ -280,26 +280,7 @@ def external_source(
         raise ValueError("fn.external_source: num_outputs is for sources; create a node for each input that is fed")
     if num_outputs is not None and name is not None:
         raise RuntimeError("fn.external_source: num_outputs cannot be combined with a name: each output is a node with a name of its own")
-    # The class checks the arguments; only its messages name the function.
-    operator = _Function(
-        source,
-        num_outputs,
-        cycle=cycle,
-        name=name,
-        device=device,
-        layout=layout,
-        dtype=dtype,
-        ndim=ndim,
-        cuda_stream=cuda_stream,
-        use_copy_kernel=use_copy_kernel,
-        batch=True if batch is None else batch,
-        parallel=parallel,
-        no_copy=no_copy,
-        prefetch_queue_depth=prefetch_queue_depth,
-        bytes_per_sample_hint=bytes_per_sample_hint,
-        batch_info=batch_info,
-        repeat_last=repeat_last,
-        blocking=blocking,
-        **kwargs,
-    )
-    return operator()
+    # locals() before any other variable exists: the arguments of this call. The class checks them; only its messages name the function.
+    arguments = {**locals(), "batch": batch is None or batch}
+    more = arguments.pop("kwargs")
+    return _Function(**arguments, **more)()

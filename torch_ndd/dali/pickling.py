@@ -117,7 +117,7 @@ def _find_names(code: types.CodeType) -> set[str]:
 
 
 def _empty_function(code: bytes, name: str, cells: tuple[types.CellType, ...]) -> types.FunctionType:
-    # The worker runs the same Python, so that code can be marshaled.
+    # The worker runs the same Python, so code can be marshaled.
     return types.FunctionType(marshal.loads(code), {"__builtins__": __builtins__}, name, None, cells)
 
 

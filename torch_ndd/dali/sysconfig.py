@@ -5,7 +5,7 @@ from typing import NoReturn
 
 __all__ = []
 
-_REASON = "DALI's headers are not installed, so that plugins cannot be compiled; use fn.python_function, or an operator of torch_ndd"
+_REASON = "DALI's headers are not installed, so plugins cannot be compiled; use fn.python_function, or an operator of torch_ndd"
 
 
 def get_include_dir() -> NoReturn:

@@ -4,7 +4,6 @@
 import atexit
 import ctypes
 import functools
-import importlib.metadata
 import os
 import re
 import stat
@@ -18,6 +17,7 @@ import torch
 from .._core import native
 from .._core.native.dynamo import assume_constant_result
 from .._core.native.tracing import is_compiling
+from .._core.optional import find_version
 from .._core.suggestions import check_choice
 from .._core.version import __version__
 
@@ -109,7 +109,7 @@ def cache(
     threshold: int = 0,
     shorter: int | None = None,
 ) -> Cache:
-    """Keep decoded images, so that later epochs copy them instead of decoding them again: ``decoders.image(files, cache=cache)``.
+    """Keep decoded images, so later epochs copy them instead of decoding them again: ``decoders.image(files, cache=cache)``.
 
     The decoders' results are the same bit for bit with and without a cache. Crops are copied out of the whole image, which is decoded for the
     cache when the file comes for the first time; where it is not admitted, only the crop is decoded. An image is found by a 128-bit hash of its
@@ -204,15 +204,8 @@ def size_in_bytes(size: int | str) -> int:
 @functools.cache
 def _version() -> str:
     """Return what determines pixels besides the file and the arguments: versions, and the CPU, whose instructions round differently."""
-    codecs = [f"{name} {version}" for name in ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12") if (version := _find_version(name))]
+    codecs = [f"{name} {version}" for name in ("nvidia-nvimgcodec-cu13", "nvidia-nvimgcodec-cu12") if (version := find_version(name))]
     return ", ".join((f"torch_ndd {__version__}", *codecs, torch.backends.cpu.get_cpu_capability()))
-
-
-def _find_version(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 class CacheArguments(NamedTuple):

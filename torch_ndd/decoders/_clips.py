@@ -92,7 +92,7 @@ class _Block:
         self._begins = np.cumsum([0, *map(math.prod, shapes)]).tolist()
         self.values = native.empty([self._begins[-1]], torch.uint8, native.CPU)
         self.seconds = np.full(self._first[-1], -1.0)
-        # For all clips together: NumPy takes longer to begin an operation than for the few frames of one.
+        # For all clips together: NumPy takes longer to start an operation than to handle the few frames of a clip.
         names = {path: k for k, path in enumerate(self._sizes)}
         videos = np.repeat([names[path] for path in paths], counts)
         sizes = np.repeat([math.prod(shape[1:]) for shape in shapes], counts)
@@ -166,7 +166,7 @@ class ClipDecoder:
     """Decode the clips of batches on threads.
 
     The frames wanted of a video are sorted, and each is decoded once, however many clips share it. They are divided among the threads between
-    groups of pictures, so that each group is decoded once, from its key frame to the last frame wanted. Videos stay open, the latest 16 for each
+    groups of pictures, so each group is decoded once, from its key frame to the last frame wanted. Videos stay open, the latest 16 for each
     thread, and decoded frames stay in memory up to ``cache_bytes``.
 
     Args:
@@ -216,7 +216,7 @@ class ClipDecoder:
                 parts.append((path, wanted, *_estimate_work(wanted, facts.keys)))
         if not request.pieces:
             request.block = self._allocate(clips, request.chosen)
-        # Two parts per thread, so that one long part does not keep the others waiting at the end.
+        # Two parts per thread, so one long part does not keep the others waiting at the end.
         share = max(_MIN_WORK, sum(int(work.sum()) for _, _, work, _ in parts) // (2 * pool.max_workers))
         for path, wanted, work, seeks in parts:
             bounds = _divide(work, seeks, share)

@@ -41,7 +41,7 @@ MAX_GPU_MEMORY = 1 << 32  # bytes, or pixels of a side; of a hint
 
 
 class GpuMemory(NamedTuple):
-    """What a GPU's decoders allocate beforehand, so that they need not allocate again for each larger image."""
+    """What a GPU's decoders allocate beforehand, so they need not allocate again for each larger image."""
 
     device_memory_padding: int
     host_memory_padding: int
@@ -142,8 +142,10 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
     fixed: Fixed = (None, None, _CHANNELS.get(options.output_type))
     if windows_of is not None:
         window = windows_of(shapes)
-        windows = window if isinstance(window, torch.Tensor) else _window_rows(window, files.batch_size)
-        if not isinstance(window, torch.Tensor):
+        if isinstance(window, torch.Tensor):
+            windows = window
+        else:
+            windows = rows([*window.start, *window.extent]).expand(files.batch_size, 4).contiguous()
             fixed = (*(None if isinstance(extent, torch.Tensor) else extent for extent in window.extent), fixed[2])
         # A random window lies within its image, unless the image has no pixels: an unreadable header gives zeros.
         if not isinstance(window, torch.Tensor) or is_compiling() or not windows.numpy()[:, 2:].all():
@@ -197,11 +199,6 @@ def output_type_name(op: str, output_type: int) -> str:
     return OUTPUT_TYPES[int(output_type)]
 
 
-def _window_rows(window: CropWindow, images: int) -> torch.Tensor:
-    """Return a window of each image as y, x, height, width (N, 4)."""
-    return rows([*window.start, *window.extent]).expand(images, 4).contiguous()
-
-
 def sizes_of(shapes: torch.Tensor) -> Batch:
     """Return images of these heights and widths without values, for code that computes windows."""
     return new_batch(torch.empty(0, dtype=torch.uint8), shapes[:, :2], "HW")
@@ -235,7 +232,7 @@ def image_shapes(
 def _decode_by_python(
     options: Options, files: Batch, samples: list[int], max_pixels: int, failures: Failures | None, device: torch.device | None
 ) -> Batch:
-    """Return the files with some replaced: by their pixels in the raw format, or by files that stand for pixels in the memory of the GPU."""
+    """Return the files with some replaced: by their pixels in the raw format, or by files that stand for pixels in GPU memory."""
     encoded = [np.asarray(file) for file in files]
     on_gpu = []
     for i in samples:

@@ -147,7 +147,7 @@ class RefusedError(RuntimeError):
 class DeviceFrames:
     """Frames decoded by NVDEC, whose planes are converted to RGB on the GPU, on torch's current stream.
 
-    torchcodec reads the file and its index as for the CPU, so that frames have the same numbers.
+    torchcodec reads the file and its index as for the CPU, so frames have the same numbers.
 
     Args:
         open_source: Returns what torchcodec reads, from its beginning.
@@ -261,7 +261,7 @@ _refusals: dict[tuple[Any, ...], str | None] = {}
 
 
 def _check_support(open_source: Callable[[], Any], metadata: Any, device: torch.device) -> bool:
-    """Raise RefusedError unless NVDEC decodes this kind of video. Return whether that was not known, so that the source has been read."""
+    """Raise RefusedError unless NVDEC decodes this kind of video. Return whether that was not known, so the source has been read."""
     kind = (str(device), metadata.codec, metadata.pixel_format, metadata.height, metadata.width)
     is_new = kind not in _refusals
     if is_new:

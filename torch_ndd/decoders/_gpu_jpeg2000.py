@@ -21,7 +21,7 @@ _MAX_CHANNELS = 4
 
 
 class DeviceImage:
-    """An image in the memory of a GPU, and the file that stands for it as long as this object lives."""
+    """An image in GPU memory, and the file that stands for it as long as this object lives."""
 
     def __init__(self, samples: torch.Tensor, shape: tuple[int, int, int], bits: int) -> None:
         self._samples = samples

@@ -211,7 +211,7 @@ class _Fields:
 
 
 class _Items:
-    """The items of a HEIC file, of which the codec decodes those that the primary image consists of. ``complete``: the pixels are there."""
+    """The items of a HEIC file; the codec decodes those that make up the primary image. ``complete``: the pixels are there."""
 
     def __init__(self, data: memoryview, meta: memoryview, image: _Image, complete: bool) -> None:
         self._data, self._image, self._complete = data, image, complete
@@ -259,7 +259,7 @@ class _Items:
             raise ValueError(f"its size can be read in two ways: {self._image.size_of(item)} or {(height, width)}")
         if len(tiles) != rows * columns:
             raise ValueError(f"it has {len(tiles)} tiles for a grid of {rows} rows and {columns} columns")
-        # Tiles may occur several times; each is checked a single time, so that a long list costs nothing.
+        # Tiles may occur several times; each is checked a single time, so a long list costs nothing.
         sizes = {self._image.size_of(tile) for tile in dict.fromkeys(tiles)}
         if len(sizes) != 1:
             raise ValueError("its tiles differ in size")
@@ -273,7 +273,7 @@ class _Items:
         configuration = next((box for kind, box in self._image.properties_of(item) if kind == b"hvcC"), None)
         if configuration is None:
             raise ValueError("the header of its HEVC stream is missing")
-        # Tiles usually share a property, so that hundreds of them need one parse.
+        # Tiles usually share a property, so hundreds of them need one parse.
         if id(configuration) not in self._coded_sizes:
             self._coded_sizes[id(configuration)] = read_size(configuration)
         size, coded = self._image.size_of(item), self._coded_sizes[id(configuration)]

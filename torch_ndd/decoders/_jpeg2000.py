@@ -5,7 +5,7 @@ nvImageCodec's CPU decoder for JPEG 2000 is OpenCV's, in which OpenJPEG writes t
 mutated files ended the process. OpenJPEG through pylibjpeg-openjpeg survived 4,500, but only if it gets the bare codestream: the wrapper sizes its
 output before OpenJPEG applies a palette, which writes three samples where one was allocated (csrc/decoders/codecs/openjpeg_palette.md). So the boxes
 around the codestream are read and applied here.
-The decoded samples are passed on as files in a private raw format, so that windows, output types and dtypes need no second implementation.
+The decoded samples are passed on as files in a private raw format, so windows, output types and dtypes need no second implementation.
 """
 
 import importlib

@@ -44,7 +44,7 @@ class _Properties(ctypes.Structure):
 
 
 class Chunk(NamedTuple):
-    """A compressed chunk in the memory of the GPU, and the size of what it decompresses to."""
+    """A compressed chunk in GPU memory, and the size of what it decompresses to."""
 
     data: torch.Tensor  # uint8, dense
     size: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sounds at URLs of which only parts are fetched.
+"""Sounds at URLs that are fetched in part.
 
 Native code tries to decode the part from what is there and says which bytes are missing. These are fetched, and it tries again: no second
 implementation of the formats has to know where a part lies.
@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
 
 class RemoteSound:
-    """A sound at a URL, or in a range of one: its bytes, of which those that were not fetched are zeros."""
+    """A sound at a URL, or in a range of one: its bytes, with zeros in place of those that were not fetched."""
 
     def __init__(self, place: Range) -> None:
         self._place = place
@@ -195,9 +195,9 @@ def fetch_parts(sounds: Sequence[RemoteSound], parts: Sequence[Part]) -> dict[in
 
 
 def _allocate(sounds: Sequence[RemoteSound]) -> None:
-    """Give sounds of known sizes their memory, one after the other, so that they are a batch without a copy."""
+    """Give sounds of known sizes their memory, one after the other, so they are a batch without a copy."""
     ends = np.cumsum([0, *(sound.size for sound in sounds)]).tolist()
-    # Address space, of which only pages that are written take memory.
+    # Address space: only pages that are written take memory.
     space = np.frombuffer(mmap.mmap(-1, max(ends[-1], 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE), np.uint8)
     for sound, (begin, end) in zip(sounds, pairwise(ends), strict=True):
         sound.allocate(space[begin:end])

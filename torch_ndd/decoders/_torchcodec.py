@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """GIF, AVIF and HEIC samples, decoded by torchcodec at the call.
 
-nvImageCodec has no decoders for them. As those of JPEG 2000, the decoded samples are passed on in a private raw format (`_raw.py`), so that windows,
+nvImageCodec has no decoders for them. As those of JPEG 2000, the decoded samples are passed on in a private raw format (`_raw.py`), so windows,
 output types and dtypes need no second implementation. Of an animated GIF the first frame is decoded. torchcodec decodes HEIC with the libheif of the
 system, which assembles the tiles of a telephone's photographs.
 """

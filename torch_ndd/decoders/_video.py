@@ -155,7 +155,7 @@ class Video:
         self.check(1)
 
     def _count_lost(self, keys: np.ndarray) -> int:
-        """Return how many frames lie before the first key frame, so that they cannot be decoded."""
+        """Return how many frames lie before the first key frame, so they cannot be decoded."""
         if not len(keys):
             return self.count
         if not keys[0]:

@@ -85,11 +85,11 @@ def image(
             multiplied by alpha stay so.
         use_fast_idct: use a faster and less exact inverse DCT for JPEG.
         hw_decoder_load: on a GPU, the share of a batch for its JPEG engine. With the default, 0.65, the engine and the CPU threads with CUDA take
-            images from the two ends of the waiting batches until they meet, so that both end at the same time; which of them decodes an image, and
+            images from the two ends of the waiting batches until they meet, so both end at the same time; which of them decodes an image, and
             so the last bits of its pixels, may then change from run to run. Any other value is fixed, CUDA takes the rest, and runs are reproducible.
         hybrid_huffman_threshold: on a GPU, images with more pixels than this have their Huffman code decoded by CUDA, too, instead of the CPU.
         jpeg_fancy_upsampling: interpolate chroma on a GPU. The CPU always does.
-        device_memory_padding: on a GPU, bytes by which each CPU thread's decoder of JPEGs (CUDA) enlarges its buffer in device memory, so that it
+        device_memory_padding: on a GPU, bytes by which each CPU thread's decoder of JPEGs (CUDA) enlarges its buffer in device memory, so it
             does not allocate another one for each larger image; 0 for as much as the largest image so far needs.
         host_memory_padding: the same for its two buffers in pinned host memory.
         preallocate_height_hint, preallocate_width_hint: on a GPU, the largest images for which the JPEG engine allocates memory beforehand.

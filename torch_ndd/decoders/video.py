@@ -134,7 +134,7 @@ def video(
         run = map if pool is None else pool.map
         videos = dict(enumerate(run(lambda i: with_name(i, lambda: open_video(i)), range(count))))
         sizes = [opened.frame_bytes * len(wanted) for opened, wanted in videos.values()]
-        # One buffer for all videos, of which each gets its part: no copy joins them.
+        # One buffer for all videos, each of which gets its part: no copy joins them.
         values = native.empty([sum(sizes)], torch.uint8, device)
         allocated = record_event(torch.cuda.current_stream(device)) if on_gpu else None
         parts = values.split(sizes)

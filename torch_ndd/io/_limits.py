@@ -12,9 +12,9 @@ _GIB = 2**30
 _FILE_BYTES, _CONTAINER_BYTES, _LISTING_BYTES = 4 * _GIB, 64 * _GIB, _GIB // 4
 _FILE_SECONDS, _CONTAINER_SECONDS = 600.0, 3600.0
 _STALL_SECONDS = 30.0
-# Fewer bytes are not progress: otherwise a server that sends one byte per second would never be given up.
+# Fewer bytes are not progress: otherwise a server that sends one byte per second would never time out.
 _PROGRESS = 4096
-# An attempt may use a third of the time without progress, so that a dead connection is dropped and reopened.
+# An attempt may use a third of the time without progress, so a dead connection is dropped and reopened.
 _SHARES = 3
 
 
@@ -84,7 +84,7 @@ class Meter:
         self._since = 0  # bytes since the mark, which moves with every 4096 bytes
         self._last = self._begin  # time of the latest byte, or the start of the attempt
         self.counts = False
-        """Whether bytes are reported as they arrive, so that stalls are known."""
+        """Whether bytes are reported as they arrive, so stalls are known."""
         self.takes_bodies = False
         """Whether the caller accepts a body in blocks instead of bytes."""
         self.ignored_range = False

@@ -200,7 +200,7 @@ def _run(fs: Any, action: Any) -> Any:
             future.cancel()
         return future.result()
     except CancelledError:
-        why = "the download was abandoned" if download.is_abandoned else "the program ends, so that nothing more is read from URLs"
+        why = "the download was abandoned" if download.is_abandoned else "the program ends, so nothing more is read from URLs"
         raise RuntimeError(why) from None
     except BaseException:
         future.cancel()
@@ -413,7 +413,7 @@ async def _fetch_in_steps(fs: Any, name: str, begin: int, end: int | None, count
 
 def _fetch_range_sync(fs: Any, name: str, wanted: Range) -> bytes | Body:
     _check_local(fs, name)
-    # Short ranges in one call; others in parts, so that limits and an abandoned download are noticed in between.
+    # Short ranges in one call; others in parts, so limits and an abandoned download are noticed in between.
     if 0 <= wanted.length <= _STEP:
         return fs.cat_file(name, start=int(wanted.begin), end=wanted.end)
     body = Body()
@@ -454,7 +454,7 @@ def local_file(path: str, kind: str = "container") -> Iterator[str]:
         yield path
         return
     fs, name = filesystem(path)
-    # Without a name, so that it is freed whatever happens to the process; native code opens it through /proc.
+    # Without a name, so it is freed whatever happens to the process; native code opens it through /proc.
     with tempfile.TemporaryFile() as copy:
         here = f"/proc/self/fd/{copy.fileno()}"
         if fs.async_impl:

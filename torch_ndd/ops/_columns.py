@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Columns: Python numbers that hold for every sample, or tensors with one element per sample.
 
-Arithmetic works alike on both, so that the same lines serve a dense batch, a ragged one and the tracing of a graph.
+Arithmetic works alike on both, so the same lines serve a dense batch, a ragged one and the tracing of a graph.
 """
 
 import math

@@ -186,7 +186,7 @@ def crop(
     Args:
         input: another map, applied first.
         from_start, from_end, to_start, to_end: corners of the boxes, D numbers or one for all axes; per sample or per frame.
-        absolute: swap starts and ends that are in the wrong order, so that nothing is mirrored.
+        absolute: swap starts and ends that are in the wrong order, so nothing is mirrored.
         reverse_order: apply the other map last.
 
     Returns:

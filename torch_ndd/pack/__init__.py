@@ -154,7 +154,9 @@ def _check_apart(source: Path, target: Path) -> None:
     """Raise ValueError if one of the folders is in the other: the source is not written, and what is written is not a part of it."""
     here, there = Path(os.path.realpath(source)), Path(os.path.realpath(target))
     if here == there or here in there.parents or there in here.parents:
-        raise ValueError(f"pack: {str(source)!r} and {str(target)!r} are one folder, or one is in the other; take a folder beside the source")
+        raise ValueError(
+            f"pack: {str(source)!r} and {str(target)!r} are the same folder, or one contains the other; choose a target outside of the source"
+        )
 
 
 @contextlib.contextmanager

@@ -64,7 +64,7 @@ def _scaled_runs(runs: dict[str, Any], original: Size, size: Size) -> dict[str, 
     counts = runs.get("counts")
     counts = _counts_of(counts) if isinstance(counts, str) else _numbers(counts, "mask's counts")
     if not all(isinstance(count, int) and count >= 0 for count in counts):
-        raise ValueError("the runs of a mask must be whole numbers that are not negative")
+        raise ValueError("the runs of a mask must be non-negative integers")
     if sum(counts) != height * width:
         raise ValueError(f"the runs of a mask cover {sum(counts)} pixels of {height}x{width}")
     # Runs go down the columns, so the mask is stored transposed.

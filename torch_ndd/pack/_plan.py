@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan of a packed data set: samples in order, divided into shards, and options. Deterministic, so that a second run can resume."""
+"""The plan of a packed data set: samples in order, divided into shards, and options. Deterministic, so a second run can resume."""
 
 import hashlib
 import json

@@ -42,7 +42,7 @@ class Target:
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=parent)
         try:
-            # Folders are entered one by one, by descriptor, so that a link planted between two steps cannot lead outside.
+            # Folders are entered one by one, by descriptor, so a link planted between two steps cannot lead outside.
             return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
         except OSError as error:
             raise ValueError(f"pack: {name!r} in {str(self.path)!r} is not a folder but a link or a file; remove it: {error.strerror}") from None

@@ -9,7 +9,7 @@ from .._core.work.bad_samples import UnreadableSamples
 
 
 def scalar_labels(values: np.ndarray, lengths: np.ndarray) -> Batch:
-    """Return labels of one whole number each as int64 (); their numbers lie one after the other. Raise UnreadableSamples for other labels."""
+    """Return labels of one integer each as int64 (); their numbers lie one after the other. Raise UnreadableSamples for other labels."""
     ends = np.cumsum(lengths)
     wrong = lengths != 1
     if wrong.any() or not np.issubdtype(values.dtype, np.integer):
@@ -20,6 +20,6 @@ def scalar_labels(values: np.ndarray, lengths: np.ndarray) -> Batch:
         reasons = {}
         for k in np.flatnonzero(wrong).tolist():
             label = values[ends[k] - lengths[k] : ends[k]][:4].tolist()
-            reasons[k] = f"scalar_labels=True needs one whole number as a label, but it is {label}"
+            reasons[k] = f"scalar_labels=True needs one integer as a label, but it is {label}"
         raise UnreadableSamples(reasons)
     return new_batch(torch.from_numpy(values.astype(np.int64)))

@@ -45,7 +45,7 @@ def assert_near(result: np.ndarray, expected: np.ndarray, tolerance: float) -> N
     np.testing.assert_allclose(result.astype(np.float64), expected.astype(np.float64), rtol=0, atol=tolerance)
 
 
-# A GPU fuses multiply and add with one rounding where a CPU has two, so that floating-point results differ by some ulps of the largest.
+# A GPU fuses multiply and add with one rounding where a CPU has two, so floating-point results differ by some ulps of the largest.
 _STEPS = 2.0**-20
 
 
@@ -145,7 +145,7 @@ def repeated_calls_read_their_inputs(case: Case, ragged: bool, device: str = "cp
         return case.function(*batches, **case.arguments(), **where)
 
     for batches in (inputs, others, inputs):
-        # Alone in a recorder, so that the call is not a repetition.
+        # Alone in a recorder, so the call is not a repetition.
         expected = FunctionRecorder().run(call, batches)
         for _ in range(4):
             assert_equal(call(batches), expected)

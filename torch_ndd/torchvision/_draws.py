@@ -21,7 +21,7 @@ Column: TypeAlias = "int | float | torch.Tensor"  # one number for all samples, 
 class Draws:
     """Draws for a single sample (``batch_size`` is None) or for each sample of a batch.
 
-    A draw for a single sample is a tensor of one element, so that the same arithmetic serves both; :meth:`result` converts it to a number.
+    A draw for a single sample is a tensor of one element, so the same arithmetic serves both; :meth:`result` converts it to a number.
     """
 
     def __init__(self, batch_size: int | None, rng: RNG | None = None) -> None:

@@ -132,7 +132,7 @@ def call_on_tensors(name: str, function: Callable[..., Any], inputs: tuple[Any, 
         if isinstance(leaf, NddTensor):
             batches.append(as_batch([leaf], layout=leaf.layout))
         elif isinstance(leaf, single.TVTensor):
-            # torchvision's objects become batches of one as well, so that all parts of the sample match.
+            # torchvision's objects become batches of one as well, so all parts of the sample match.
             batches.append(join_samples(name, [leaf], None))
         else:
             batches.append(leaf)

@@ -166,7 +166,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
     def _of(cls, theirs: Any) -> "ImageFolder":
         """Convert torchvision's data set to this one."""
         dataset = cls.__new__(cls)
-        # Their files are listed already, so that the folder is not read again.
+        # Their files are listed already, so the folder is not read again.
         dataset.__dict__.update(theirs.__dict__, loader=default_loader, _whole=theirs)
         return dataset
 
@@ -208,7 +208,7 @@ class ImageFolder(Dataset[tuple[Any, Any]]):
         if is_custom or arguments.collate_fn is not None or arguments.multiprocessing_context is not None:
             return dataset_reader(self, arguments, options), None
         paths, targets = [path for path, _ in self.samples], self.targets
-        if arguments.sampler is not None:  # it yields indices, so that the paths are read as a data set
+        if arguments.sampler is not None:  # it yields indices, so the paths are read as a data set
             reader: Any = dataset_reader(_Paths(self.samples), arguments, options)
         else:
             reader = readers.File(files=paths, labels=np.asarray(targets, np.int32), scalar_labels=True, **with_order(arguments, options))
@@ -318,7 +318,7 @@ class CocoDetection(Dataset[tuple[Any, dict[str, Any]]]):
         if not -self._length <= index < self._length:
             raise IndexError(f"CocoDetection: sample {index} is out of range for {self._length} images")
         index %= self._length
-        # One item through the reader's own steps, so that it equals the loader's.
+        # One item through the reader's own steps, so it equals the loader's.
         reader, number = self._parts[self._which[index]]._reader, self._numbers[index : index + 1]
         file, boxes, labels, *masks, ids = (output.nth(0).torch() for output in reader.finish(reader.start(number), number))
         image = Image.open(BytesIO(file.numpy().tobytes())).convert("RGB")

@@ -107,13 +107,13 @@ def _passes_through_bytes(images: Batch, settings: Settings) -> bool:
 
 
 def _resize_through_bytes(images: Batch, size: Any, settings: Settings) -> Batch:
-    """Resize floats as transformers does for Pillow, which takes bytes: whole numbers are levels, others are from 0 to 1 and truncated to levels."""
+    """Resize floats as transformers does for Pillow, which takes bytes: integers are levels, others are from 0 to 1 and truncated to levels."""
     levels, scales = [], []
     for k, sample in enumerate(images.tensors):
         values = sample.torch().cpu().double()
         whole = bool(torch.allclose(values, values.trunc(), rtol=1e-5, atol=1e-8))
         if not 0 <= float(values.min()) <= float(values.max()) <= (255 if whole else 1):
-            raise ValueError(f"{OP}: sample {k} must have whole numbers from 0 to 255, or values from 0 to 1, to be resized by Pillow's rule")
+            raise ValueError(f"{OP}: sample {k} must have integers from 0 to 255, or values from 0 to 1, to be resized by Pillow's rule")
         levels.append((values if whole else (values * 255).float()).to(torch.uint8))
         scales.append(1.0 if whole else 1 / 255)
     batch = as_batch(levels, layout=images.layout).to_device(images.buffer.device)

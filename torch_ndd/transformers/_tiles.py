@@ -26,7 +26,7 @@ def regroup(images: Batch, counts: Sequence[int]) -> Batch:
     """Return images of equal shape as one sample for each group: ragged (n, ...), in the same memory."""
     shape = images.buffer.shape[1:]
     table = torch.tensor([[count, *shape] for count in counts], dtype=torch.int64).reshape(len(counts), 1 + len(shape))
-    # The tiles of an image follow one another in the buffer already, so that only the shapes change.
+    # The tiles of an image follow one another in the buffer already, so only the shapes change.
     return new_batch(images.buffer.reshape(-1), table, None, fence(images, ALL_SAMPLES)).densify()
 
 

@@ -220,7 +220,7 @@ class QwenVideo(QwenPatches, Video):
         return math.floor(min(max(total / rate * rate_wanted, least), highest, total) / self.temporal) * self.temporal
 
     def choose_frames(self, total: int, count: int) -> list[int]:
-        # In float32, as the processor does: other frames than those of whole numbers.
+        # In float32, as the processor does: other frames than those of integers.
         return torch.arange(0, total, total / count).int().tolist()
 
     def tokens(self, extents: Any, frames: Any = None) -> torch.Tensor:

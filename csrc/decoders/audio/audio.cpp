@@ -26,7 +26,7 @@ namespace {
 
 constexpr double kMaxRate = 2147483648.0;  // Hz
 // A single sound that takes less is decoded by the caller: to wake a thread for it, which then looks for more work, takes 100 us of CPU time and, as the
-// program usually waits for the result, of wall time. The caller has read the headers too, so that threads could gain little.
+// program usually waits for the result, of wall time. The caller has read the headers too, so threads could gain little.
 constexpr double kAloneNanoseconds = 200e3;
 constexpr double kResamplingNanoseconds = 10;  // for each sample of the result, with 16 lobes
 
@@ -165,7 +165,7 @@ void resample(const SincFilter& filter, const float* in, int64_t origin, int64_t
   }
 }
 
-// The frames of a file of which a part of the resampled sound is computed.
+// The frames of a file from which a part of the resampled sound is computed.
 Part frames_under(const SincFilter& filter, Part part, int64_t frames) {
   if (part.count == 0) return {0, 0};
   const int64_t first = position_of(filter.table, part.begin).first, last = position_of(filter.table, part.begin + part.count - 1).first;
@@ -189,7 +189,7 @@ void decode(AudioFile& file, bool mix, double rate, double quality, Part part, T
   const bool direct = !resampled && (channels == file.channels()) && (std::is_same_v<T, float> || file.holds_integers());
   if (direct) return file.read(part.begin, part.count, out);
 
-  // The filter is that of the whole sound, so that a part is equal to a slice.
+  // The filter is that of the whole sound, so a part is equal to a slice.
   const int64_t all = resampled_length(file.frames(), file.rate(), rate);
   const auto filter = resampled ? sinc_filter(static_cast<double>(file.rate()) / rate, all, sinc_lobes(quality), false) : nullptr;
   const Part stored = resampled ? frames_under(*filter, part, file.frames()) : part;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Three ways to the samples: our FLAC decoder, libsndfile on the bytes as they are, and libsndfile on a view of them whose header was completed
-// (audio_lengths.cpp). The library reads through callbacks, so that no file is copied or written.
+// (audio_lengths.cpp). The library reads through callbacks, so no file is copied or written.
 #include "decoders/audio/audio_file.h"
 
 #include "decoders/audio/vorbis_headers.h"
@@ -33,7 +33,7 @@ int64_t max_frames(size_t size, int64_t channels) { return kMaxSamplesPerByte * 
 
 constexpr int64_t kUnknownFrames = std::numeric_limits<int64_t>::max();  // SF_COUNT_MAX
 
-constexpr int64_t kBlock = 8192;  // samples, so that a block fits into the first-level cache
+constexpr int64_t kBlock = 8192;  // samples, so a block fits into the first-level cache
 
 // A page of Vorbis has at most 255 packets, and a packet at most 4096 frames.
 constexpr int64_t kVorbisPacket = 4096, kVorbisPage = 255 * kVorbisPacket;

@@ -15,7 +15,7 @@ struct AudioView {
   std::vector<uint8_t> beginning;  // replaces the first `replaced` bytes
   size_t replaced = 0;
   // MPEG audio without a length, for which libsndfile extrapolates from the first frames. `frames` counts samples per channel; -1 if other data lies
-  // between the frames, so that they have to be decoded to be counted.
+  // between the frames, so they have to be decoded to be counted.
   bool is_estimated = false;
   int64_t frames = -1;
 };

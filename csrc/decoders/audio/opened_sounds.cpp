@@ -11,7 +11,7 @@
 namespace ndd {
 namespace {
 
-// Each may have a descriptor, of which a process usually has 1024, and the tables of a codec.
+// Each may have a descriptor (a process usually has 1024) and the tables of a codec.
 constexpr size_t kMaxOpened = 64;
 
 struct Kept {

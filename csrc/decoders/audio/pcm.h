@@ -47,7 +47,7 @@ NDD_ALWAYS_INLINE inline T scale_sample(int32_t value) {
 template <class T>
 void convert_pcm(const uint8_t* in, Pcm pcm, int64_t count, T* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
-    // Local copies, so that the compiler need not load them again after each store.
+    // Local copies, so the compiler need not load them again after each store.
     const uint8_t* __restrict from = in;
     T* __restrict to = out;
     const int64_t n = count;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The bytes of an encoded sound: in the caller's memory, or in a file or a range of it, of which only the accessed parts are read.
+// The bytes of an encoded sound: in the caller's memory, or in a file or a range of it; only the parts that are accessed are read.
 #pragma once
 
 #include "readers/open_files.h"

@@ -19,7 +19,7 @@ constexpr size_t kPageHeader = 27;
 constexpr size_t kMaxPage = kPageHeader + 255 + 255 * 255;  // bytes: 255 segments of up to 255
 // Flags of a page: it begins with the rest of a packet; it is the first page of its stream.
 constexpr int kContinued = 1, kFirst = 2;
-// Pages with a wrong checksum are skipped, as by libogg, but only so many: computing a checksum reads up to 65 kB, and a hostile file could
+// Pages with a wrong checksum are skipped, as by libogg, but only a limited number: computing a checksum reads up to 65 kB, and a hostile file could
 // begin a page at every fifth byte.
 constexpr int kMaxDamagedPages = 64;
 // The third header, with the codebooks, has a few kB; a comment may hold a picture.

@@ -15,10 +15,10 @@ namespace ndd {
 // header are not checked: a file with correct checksums and damaged codebooks still leaks 5.7 kB.
 void check_vorbis_headers(SoundBytes& bytes);
 
-// Returns the first frame of the last page of an Ogg Vorbis sound of so many frames; `frames` if it is not known. Throws Error for too many damaged pages.
+// Returns the first frame of the last page of an Ogg Vorbis sound with `frames` frames; `frames` if it is not known. Throws Error for too many damaged pages.
 //
 // The position of a page is that of its end, and the last page ends within a block. libsndfile 1.2.2, vorbis_seek(), computes where that page begins
-// as if it ended with the block, so that a sought frame on it is up to a block away from the wanted one.
+// as if it ended with the block, so a sought frame on it is up to a block away from the wanted one.
 int64_t find_last_vorbis_page(SoundBytes& bytes, int64_t frames);
 
 }  // namespace ndd

@@ -81,7 +81,7 @@ void pause(int64_t microseconds) {
   nanosleep(&time, nullptr);
 }
 
-// Open file description locks (F_OFD_*): plain POSIX locks belong to the process, so that two caches of one process would share them, and closing any
+// Open file description locks (F_OFD_*): plain POSIX locks belong to the process, so two caches of one process would share them, and closing any
 // descriptor of the file would release them.
 struct flock slot_lock(int64_t slot, short type) {
   struct flock lock{};
@@ -122,7 +122,7 @@ std::string unfinished_name(uint64_t token, int64_t number) {
 
 bool is_unfinished(const std::string& name) { return name.compare(0, sizeof kUnfinished - 1, kUnfinished) == 0; }
 
-// Subfolders are named by the first two digits of the hash, so that no folder has millions of entries.
+// Subfolders are named by the first two digits of the hash, so no folder has millions of entries.
 void for_each_file(int root, const std::function<void(const std::string&, const std::string&, int64_t)>& visit) {
   for (int i = 0; i < 256; ++i) {
     static constexpr char kDigits[] = "0123456789abcdef";
@@ -177,7 +177,7 @@ bool FolderAccount::try_lock(int tries) const {
   return false;
 }
 
-// F_OFD_GETLK describes a lock in the way, of another open file description, or sets the type to F_UNLCK. An error counts as taken, so that no
+// F_OFD_GETLK describes a lock in the way, of another open file description, or sets the type to F_UNLCK. An error counts as taken, so no
 // reservation of a running process is dropped.
 bool FolderAccount::is_taken(int64_t slot) const {
   struct flock lock = slot_lock(slot, F_WRLCK);
@@ -203,7 +203,7 @@ bool FolderAccount::take_slot() {
   return false;
 }
 
-// Read, change and write under flock() on the record. The lock is per open file, so that another cache of this process is excluded, too.
+// Read, change and write under flock() on the record. The lock is per open file, so another cache of this process is excluded, too.
 bool FolderAccount::change(const std::function<void(FolderUse&)>& change, Patience patience) {
   if (record_ < 0 || users_ < 0 || !try_lock(patience == Patience::long_wait ? kLongTries : kShortTries)) return false;
   bool written = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The accounting of a cache folder that several processes share. Each process records in its own slot how many bytes it has reserved for
-// images that it is decoding. The lock on the slot ends with the process, so that others can reclaim the reservations of a killed process.
+// images that it is decoding. The lock on the slot ends with the process, so others can reclaim the reservations of a killed process.
 #pragma once
 
 #include <cstdint>

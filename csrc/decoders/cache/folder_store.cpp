@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decoded images in a folder that the processes of a machine share: one file per image, named by the hash of the encoded file and the
-// arguments. A file is written under another name and renamed when it is complete, so that a process may be killed at any time.
+// arguments. A file is written under another name and renamed when it is complete, so a process may be killed at any time.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -37,7 +37,7 @@ std::string path_of(const ContentHash& key) { return folder_of(key) + "/" + hexa
 // Opens the folder and checks its owner and mode. The pixels in it are used as results, and clear() deletes files: no other user may have
 // created it or be able to write to it.
 int open_folder(const std::string& folder) {
-  // All later accesses are relative to this descriptor, so that the folder cannot be exchanged after the check.
+  // All later accesses are relative to this descriptor, so the folder cannot be exchanged after the check.
   const int root = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
   struct stat info;
   if (root < 0 && lstat(folder.c_str(), &info) == 0 && S_ISLNK(info.st_mode)) fail("decoders.cache: ", folder, " is a symbolic link; remove it");
@@ -112,7 +112,7 @@ class FolderStore : public ImageStore {
         remove(use, path);
       });
     }
-    // Only while an epoch is observed, so that a hit usually takes no lock.
+    // Only while an epoch is observed, so a hit usually takes no lock.
     if (state == FileState::good && watching_) {
       std::lock_guard<std::mutex> lock(mutex_);
       used_.insert(key);
@@ -221,7 +221,7 @@ class FolderStore : public ImageStore {
     return true;
   }
 
-  // Reserves room for a file before the image is decoded, so that processes together never exceed the limit.
+  // Reserves room for a file before the image is decoded, so processes together never exceed the limit.
   bool reserve(const ContentHash& key, int64_t bytes) {
     const auto now = std::chrono::steady_clock::now();
     // While the folder is full, the account is read once per second only: another process may have made room.

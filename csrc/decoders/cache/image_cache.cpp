@@ -47,7 +47,7 @@ bool same(const ImageShape& a, const ImageShape& b) { return a.height == b.heigh
 
 ImageCache::ImageCache(std::unique_ptr<ImageStore> store, int64_t threshold, int64_t shorter, const std::string& version)
     : store_(std::move(store)), threshold_(threshold), shorter_(shorter), secret_(store_->secret()) {
-  // The version is part of the hash key, so that images of another codec version are not found.
+  // The version is part of the hash key, so images of another codec version are not found.
   const ContentHash hash = content_hash(secret_, version.data(), version.size());
   secret_.words[4] ^= hash.low;
   secret_.words[5] ^= hash.high;

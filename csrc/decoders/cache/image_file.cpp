@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A window reads only the blocks of pixels that its rows touch, so that a small crop of a large image neither reads nor checks all of it.
+// A window reads only the blocks of pixels that its rows touch, so a small crop of a large image neither reads nor checks all of it.
 #include "decoders/cache/image_file.h"
 
 #include <fcntl.h>
@@ -69,7 +69,7 @@ int write_all(int file, const void* data, int64_t bytes) {
   return 0;
 }
 
-// The key and the number of the block are part of its checksum, so that a block moved from another place or file is rejected too.
+// The key and the number of the block are part of its checksum, so a block moved from another place or file is rejected too.
 uint64_t block_checksum(const HashSecret& secret, const ContentHash& key, int64_t block, const void* data, int64_t bytes) {
   HashSecret own = secret;
   own.words[4] ^= key.low;

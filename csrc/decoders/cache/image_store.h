@@ -75,7 +75,7 @@ class ImageStore {
   virtual HashSecret secret() const = 0;
   // Returns why no more images are admitted; empty if they are.
   virtual std::string trouble() { return {}; }
-  // Called around a fork, so that no thread holds a lock at that moment. Images that other threads were decoding are never committed in the child.
+  // Called around a fork, so no thread holds a lock at that moment. Images that other threads were decoding are never committed in the child.
   virtual void before_fork() = 0;
   virtual void after_fork(bool child) = 0;
 };
@@ -93,7 +93,7 @@ class EpochWatch {
   enum Event { none, started, ended };
 
   Event note_refusal(const ContentHash& key) {
-    if (seen_ == 0 || ++waited_ > patience_) {  // an image that does not recur is given up
+    if (seen_ == 0 || ++waited_ > patience_) {  // stop waiting for an image that does not recur
       if (seen_ != 0) patience_ *= 2;
       watched_ = key;
       waited_ = 0;

@@ -20,7 +20,7 @@ constexpr int64_t kPage = 4096;
 
 int64_t round_to_pages(int64_t bytes) { return (bytes + kPage - 1) / kPage * kPage; }
 
-// Allocates whole pages within a reserved range of twice as many addresses as bytes are allowed, so that fragmentation does not matter;
+// Allocates whole pages within a reserved range of twice as many addresses as bytes are allowed, so fragmentation does not matter;
 // freed pages are returned to the system. malloc would not return them: it keeps freed memory, and the limit would not hold.
 class Arena {
  public:
@@ -80,7 +80,7 @@ class Arena {
     return used_;
   }
   int64_t limit() const { return limit_; }
-  // Held across a fork, so that the child finds the maps complete.
+  // Held across a fork, so the child finds the maps complete.
   void lock() { mutex_.lock(); }
   void unlock() { mutex_.unlock(); }
 
@@ -103,7 +103,7 @@ class Arena {
   std::set<std::pair<int64_t, int64_t>> by_size_;  // length, offset
 };
 
-// Held by readers while they copy, so that it may be removed from the cache at any time.
+// Held by readers while they copy, so it may be removed from the cache at any time.
 struct Image {
   std::shared_ptr<Arena> arena;
   uint8_t* data;
@@ -140,7 +140,7 @@ class MemoryStore : public ImageStore {
     return true;
   }
 
-  // Memory is reserved before the image is decoded, so that a cache that is full costs no decoding to memory that is dropped again.
+  // Memory is reserved before the image is decoded, so a cache that is full costs no decoding to memory that is dropped again.
   std::unique_ptr<Slot> admit(const ContentHash& key, const ImageShape& shape, int64_t item_bytes) override {
     // Whole pages count, as they do for the system.
     const int64_t bytes = round_to_pages(bytes_of(shape, item_bytes));
@@ -199,7 +199,7 @@ class MemoryStore : public ImageStore {
     std::unordered_map<ContentHash, std::shared_ptr<Image>, HashOfContentHash> images;
     // Bytes and key of each image, for Admission::largest.
     std::set<std::pair<int64_t, ContentHash>> by_size;
-    // Keys of images that have a slot, so that two threads never decode the same image into the cache.
+    // Keys of images that have a slot, so two threads never decode the same image into the cache.
     std::unordered_set<ContentHash, HashOfContentHash> decoding;
     EpochWatch watch;
     uint64_t clock = 0, watch_began = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The extensions belong to an instance and not to the process, so that files for libtiff cannot reach OpenCV.
+// The extensions belong to an instance and not to the process, so files for libtiff cannot reach OpenCV.
 #include "decoders/codecs/codec_instance.h"
 
 #include "decoders/codecs/captured_output.h"

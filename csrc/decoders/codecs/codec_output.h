@@ -42,7 +42,7 @@ DecodeSteps decode_steps(const ImageHeader& header, const DecodeOptions& options
 // Describes the memory that the codec fills: dense rows.
 nvimgcodecImageInfo_t codec_image(const DecodeSteps& steps, void* data, nvimgcodecImageBufferKind_t kind);
 
-// Creates a view of a code stream of which only `part` is decoded. `view` is null, or an existing view to be reused.
+// Creates a view of a code stream, to decode `part` only. `view` is null, or an existing view to be reused.
 nvimgcodecStatus_t view_part(const NvimgcodecLibrary& library, nvimgcodecCodeStream_t stream, const CropWindow& part, nvimgcodecCodeStream_t* view);
 
 }  // namespace ndd

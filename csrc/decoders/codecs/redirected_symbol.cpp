@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// By rewriting the library's own table of imports: no symbol is interposed and no code is patched, so that other users of the same symbol are not
+// By rewriting the library's own table of imports: no symbol is interposed and no code is patched, so other users of the same symbol are not
 // affected. The tables are those of ELF with 64 bits and addends (System V ABI, chapter 5); elsewhere nothing is redirected.
 #include "decoders/codecs/redirected_symbol.h"
 

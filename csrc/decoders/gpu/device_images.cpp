@@ -15,7 +15,7 @@ namespace {
 // A byte that is not ASCII comes first, as in a PNG: neither a text file nor an image of another format begins so.
 constexpr char kMagic[8] = {'\x89', 'N', 'D', 'D', 'G', 'P', 'U', '\n'};
 
-// The whole file: the pixels themselves stay in the memory of the GPU.
+// The whole file: the pixels themselves stay in GPU memory.
 struct Prefix {
   char magic[8];
   uint64_t token;
@@ -60,13 +60,13 @@ ImageHeader header_of_device_image(const DeviceImage& image) {
 
 }  // namespace ndd
 
-// Writes a file of 16 bytes that stands for an image in the memory of a GPU, until ndd_forget_device_image. Returns its token.
+// Writes a file of 16 bytes that stands for an image in GPU memory, until ndd_forget_device_image. Returns its token.
 NDD_EXPORT(keep, uint64_t, ndd_keep_device_image, (const void* data, int64_t height, int64_t width, int64_t channels, int64_t bits, void* file)) {
   ndd::Registry& all = ndd::registry();
   const std::lock_guard<std::mutex> lock(all.mutex);
   ndd::Prefix prefix;
   std::memcpy(prefix.magic, ndd::kMagic, sizeof prefix.magic);
-  // Random, so that a file cannot be written that names an image of another call.
+  // Random, so a file cannot be written that names an image of another call.
   do {
     prefix.token = uint64_t{all.random()} << 32 | all.random();
   } while (all.images.count(prefix.token));

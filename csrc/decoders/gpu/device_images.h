@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Images that lie decoded in the memory of a GPU and take part in a call as if they were encoded files: JPEG 2000, whose decoding Python begins, because
+// Images that lie decoded in GPU memory and take part in a call as if they were encoded files: JPEG 2000, whose decoding Python begins, because
 // only Python can decode what the GPU refuses. Such a file holds a token, and not an address, because a file of a user may look like one.
 #pragma once
 

@@ -26,7 +26,7 @@ GpuCodec jpeg_codec_of(const EncodedImage& file, const ImageHeader& header) {
   return has_too_many_scans(file, static_cast<double>(header.height) * static_cast<double>(header.width)) ? GpuCodec::none : GpuCodec::jpeg;
 }
 
-// Whether libtiff would decode the whole file, so that nothing is left to a parser's guess. Many writers of gray images leave out the number of samples,
+// Whether libtiff would decode the whole file, so nothing is left to a parser's guess. Many writers of gray images leave out the number of samples,
 // which one_page_tiff() adds.
 bool is_plain(const EncodedImage& file, const TiffImage& image) {
   if (image.route != TiffRoute::pieces || image.samples != 1 || image.tags.has(kTiffSamples)) return image.route == TiffRoute::whole_file;

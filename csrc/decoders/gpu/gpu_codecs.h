@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of nvImageCodec's GPU decoders gets a file, by our own reading of its header, and what is requested of it. No CUDA here, so that tests run it
+// Which of nvImageCodec's GPU decoders gets a file, by our own reading of its header, and what is requested of it. No CUDA here, so tests run it
 // without a GPU.
 #pragma once
 
@@ -18,7 +18,7 @@ constexpr int kGpuCodecs = 5;  // with none
 // read differently, is for the CPU.
 GpuCodec gpu_codec_of(const EncodedImage& file, const ImageHeader& header);
 
-// Whether the JPEG engines decode it, of a file for GpuCodec::jpeg: baseline.
+// Whether the JPEG engines can decode a file for GpuCodec::jpeg: baseline JPEGs only.
 bool suits_hardware(const EncodedImage& file);
 
 // Whether the codec decodes to the colors of the output, and a region. The others deliver the whole image as stored, because nvJPEG rejects regions of

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A GpuDecoder has a stream, the codec's objects and two blocks of pinned memory; a thread takes one for a call. The codec issues its work on that
-// stream and returns, so that the calling thread prepares the next images meanwhile. follow() and join() order it after and before the caller's
+// stream and returns, so the calling thread prepares the next images meanwhile. follow() and join() order it after and before the caller's
 // stream.
 #include "decoders/gpu/gpu_decoder.h"
 
@@ -162,7 +162,7 @@ GpuDecoder::Codec GpuDecoder::find_codec(GpuCodec codec, const std::string& opti
     backend.pinned_memory = &pinned_memory_;
     result = {instance.get(), instance->make_decoder(backend, key.second)};
   }
-  // Kept even without a decoder, so that a library that is missing is not looked for again.
+  // Kept even without a decoder, so a library that is missing is not looked for again.
   return decoders_[key] = result;
 }
 
@@ -202,21 +202,21 @@ std::vector<char> GpuDecoder::issue(GpuCodec codec, const std::vector<GpuJob>& j
   }
   if (sources.empty()) return issued;
   const auto outcomes = decode_images(found.decoder, sources, targets);
-  // A ring of the latest calls: is_behind() looks at the oldest of them, so that the CPU runs ahead by a bounded amount of work.
+  // A ring of the latest calls: is_behind() looks at the oldest of them, so the CPU runs ahead by a bounded amount of work.
   check_cuda(cudaEventRecord(calls_[call_], stream_), "decoders.image");
   call_ = (call_ + 1) % static_cast<int>(std::size(calls_));
   for (size_t k = 0; k < which.size(); ++k) issued[which[k]] = outcomes[k] == NVIMGCODEC_PROCESSING_STATUS_SUCCESS;
   return issued;
 }
 
-// Two blocks take turns, so that the CPU decodes into one while the other is being uploaded.
+// Two blocks take turns, so the CPU decodes into one while the other is being uploaded.
 void* GpuDecoder::staging(size_t bytes) {
   // The other block may still be on its way to the GPU.
   block_ ^= 1;
   Block& block = blocks_[block_];
   check_cuda(cudaEventSynchronize(block.copied), "decoders.image");
   if (block.memory.bytes < bytes) {
-    // Its upload has ended, so that another decoder may take it.
+    // Its upload has ended, so another decoder may take it.
     if (block.memory.data) pinned_.give_back(block.memory.data, stream_);
     block.memory = {nullptr, 0};
     block.memory = pinned_.take(bytes);

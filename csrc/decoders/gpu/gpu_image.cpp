@@ -25,7 +25,7 @@
 namespace ndd {
 namespace {
 
-// DALI's default. With it, the engine and the threads divide the images as they go, so that the decoder of an image, and the last bits of its pixels,
+// DALI's default. With it, the engine and the threads divide the images as they go, so the decoder of an image, and the last bits of its pixels,
 // may differ from run to run. Any other value is used as it is, which makes runs reproducible.
 constexpr double kDefaultHardwareLoad = 0.65;
 
@@ -177,7 +177,7 @@ class GpuCall final : public EngineBatch {
     return image;
   }
 
-  // The remaining steps of an image that lies in the memory of the GPU, which are all that there is to do.
+  // The remaining steps of an image that lies in GPU memory, which are all that there is to do.
   void finish_device_image(int64_t i, const DeviceImage& image, cudaStream_t stream) const {
     const ImageHeader header = header_of_device_image(image);
     const ImageShape shape = shape_of(images_, i);
@@ -190,7 +190,7 @@ class GpuCall final : public EngineBatch {
         stream);
   }
 
-  // Turns a copy of which other bytes have been checked into an empty file, which every codec refuses.
+  // Turns a copy that differs from the bytes that were checked into an empty file, which every codec refuses.
   static void check_copy(ImageDecoder& decoder, GpuJob& job, GpuCodec codec) {
     try {
       const ImageHeader now = decoder.read_header(job.file), &then = job.header;
@@ -323,7 +323,7 @@ class GpuCall final : public EngineBatch {
         }
       }
     }
-    // Last, so that the GPU works meanwhile.
+    // Last, so the GPU works meanwhile.
     for (const int64_t i : for_cpu) try_image(i, [&] { decode_on_cpu(i, cpu, *decoder); });
     if (error) std::rethrow_exception(error);
   }
@@ -391,7 +391,7 @@ void decode_image_gpu(const Tensor& input, const MaybeTensor& input_shapes, cons
   decoders.start_engine();
   const auto call =
       std::make_shared<GpuCall>(decoders, input, files, images, windows, Reasons(errors, files.size()), op, whole, gpu_options, hardware_load, done);
-  constexpr double kNanosecondsPerByte = 5;  // of output, on a CPU thread; more than a chunk's worth, so that each image is a task
+  constexpr double kNanosecondsPerByte = 5;  // of output, on a CPU thread; more than a chunk's worth, so each image is a task
   // As many tasks as images. A task decodes whichever images are next, not that of its number.
   launch_cpu(op, files.size(), kNanosecondsPerByte * images.mean_volume(), {input, out}, [call](int64_t) { call->run(); });
 }

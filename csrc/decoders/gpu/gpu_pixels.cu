@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// All steps after the codec in one kernel, so that no image is written and read again between them. The arithmetic is that of the CPU (pixel_colors.h).
+// All steps after the codec in one kernel, so no image is written and read again between them. The arithmetic is that of the CPU (pixel_colors.h).
 #include "decoders/gpu/gpu_pixels.h"
 
 #ifdef __CUDACC__
@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Rounded as on the CPU (torch_ndd/decoders/_jpeg2000.py), so that 12-bit 4095 becomes 65535.
+// Rounded as on the CPU (torch_ndd/decoders/_jpeg2000.py), so 12-bit 4095 becomes 65535.
 __device__ __forceinline__ uint16_t whole_range(uint16_t value, int bits) {
   if (bits >= 16) return value;
   const uint32_t largest = (1u << bits) - 1, bounded = value < largest ? value : largest;

@@ -61,7 +61,7 @@ void ImageQueue::close_if_empty(WaitingBatch& batch) {
   if (found == batches_.end()) return;
   batches_.erase(found);
   if (!has_images_for_threads()) threads_idle_ = threads_were_idle_ = true;
-  // The count of an engine that gets no images would never change. It is lowered, so that the engine is tried again.
+  // The count of an engine that gets no images would never change. It is lowered, so the engine is tried again.
   if (batch.declined_ && !batch.got_engine_) per_group_ *= kForgotten;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which decoder of a GPU takes which images. The JPEG engine ("hardware") takes them from the ends of the waiting batches, in groups of as many as it
 // decodes at the same time; CPU threads with the CUDA decoder take them from the starts, until both meet. Nothing is timed: a faster decoder
-// returns sooner for more. Whether the engine takes another group, and from which batch, follows from counts of images. No CUDA here, so that a test can
+// returns sooner for more. Whether the engine takes another group, and from which batch, follows from counts of images. No CUDA here, so a test can
 // simulate it.
 #pragma once
 
@@ -64,7 +64,7 @@ class ImageQueue {
   bool has_images_for_threads() const;
   // How many images threads decode by the time that they have decoded `images` more: whole rounds of all threads, and half of what they have begun.
   double round_up_for_threads(int64_t images) const;
-  // Of so many images, those that threads will probably take.
+  // How many of these images threads will probably take.
   int64_t estimate_share(const WaitingBatch& batch) const;
 
   std::mutex mutex_;

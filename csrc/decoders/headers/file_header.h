@@ -32,7 +32,7 @@ struct FileHeader {
   bool needs_rewriting = false;  // see rewrite_file
   size_t raster = 0;  // of PNM: offset of the pixels
   int64_t largest = 0;  // of PNM: the sample that stands for white
-  bool in_pieces = false;  // a TIFF of which libtiff only decompresses the strips or tiles
+  bool in_pieces = false;  // a TIFF whose strips or tiles libtiff only decompresses
   bool by_opencv = false;  // a TIFF for OpenCV, which applies an orientation itself
   int color_channels = 0;  // of a TIFF in pieces: channels without alpha
   std::string unknown_colors;  // why the samples cannot be converted to RGB or gray, as part of a message

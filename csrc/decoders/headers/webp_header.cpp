@@ -58,7 +58,7 @@ Orientation read_orientation(const EncodedImage& file, bool complete) {
   return {};
 }
 
-// A blank VP8L image needs no bits for its pixels, so that 34 bytes can become a gigabyte; blank images of up to 2^26 pixels are accepted.
+// A blank VP8L image needs no bits for its pixels, so 34 bytes can become a gigabyte; blank images of up to 2^26 pixels are accepted.
 // Other images have at most 2^14 pixels per byte.
 double min_bytes(const FileHeader& header) {
   constexpr double kBlank = 1 << 26, kPixelsPerByte = 1 << 14;

@@ -31,7 +31,7 @@ namespace {
 
 // Error handling by longjmp. libjpeg's default handlers print and end the process; they would also add a reference to `stderr`, which a
 // static library built without -fPIC cannot have.
-// `manager` comes first, so that a pointer to it is one to the struct; libjpeg knows only its own part. Source and Scans are built alike.
+// `manager` comes first, so a pointer to it is one to the struct; libjpeg knows only its own part. Source and Scans are built alike.
 struct Errors {
   jpeg_error_mgr manager{};
   std::jmp_buf place;

@@ -10,8 +10,8 @@ namespace ndd {
 // and differently when it decodes a region: the pixels of a crop would not be those of the whole image.
 bool lacks_scans(const EncodedImage& jpeg);
 
-// How many scans a JPEG of so many pixels may have. A scan can be a few hundred bytes long but costs a pass over all coefficients, so that
-// a small file could take minutes. Encoders write about ten. The limit falls with the size of the image, so that the total work is bounded.
+// How many scans a JPEG of so many pixels may have. A scan can be a few hundred bytes long but costs a pass over all coefficients, so
+// a small file could take minutes. Encoders write about ten. The limit falls with the size of the image, so the total work is bounded.
 int max_scans(double pixels);
 bool has_too_many_scans(const EncodedImage& jpeg, double pixels);
 [[noreturn]] void reject_scans(int most);

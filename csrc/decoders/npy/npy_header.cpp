@@ -14,7 +14,7 @@ namespace ndd {
 namespace {
 
 constexpr size_t kMaxAxes = 64;                     // NumPy's own limit
-constexpr int64_t kMaxElements = int64_t{1} << 58;  // times an item of 8 bytes is still below 2^62, so that sizes cannot overflow
+constexpr int64_t kMaxElements = int64_t{1} << 58;  // times an item of 8 bytes is still below 2^62, so sizes cannot overflow
 
 [[noreturn]] void reject(const std::string& what) { fail("the header of the .npy file is damaged: ", what); }
 

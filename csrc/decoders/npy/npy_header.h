@@ -26,7 +26,7 @@ struct NpyPrefix {
   int64_t bytes, length;
 };
 
-// Parse the beginning of a file, of which `available` bytes are in memory, and the dict. Throw Error for damaged and for unsupported headers.
+// Parse the beginning of a file (`available` bytes are in memory) and the dict. Throw Error for damaged and for unsupported headers.
 NpyPrefix parse_npy_prefix(const char* file, int64_t available);
 NpyHeader parse_npy_header(std::string_view dict);
 

@@ -4,6 +4,7 @@
 #include "decoders/tiff/directory.h"
 
 #include "decoders/headers/file_header.h"
+#include "ndd/same_bits.h"
 
 #include <cstring>
 #include <utility>
@@ -69,7 +70,7 @@ std::optional<TiffValues> TiffDirectory::values(int tag) const {
 std::optional<TiffValues> TiffDirectory::numbers(int tag) const {
   const auto found = values(tag);
   if (found && found->type != kTiffByte && found->type != kTiffShort && found->type != kTiffLong && found->type != kTiffLong8)
-    reject(tag, "is not a whole number");
+    reject(tag, "is not an integer");
   return found;
 }
 
@@ -101,10 +102,8 @@ std::vector<double> TiffDirectory::reals(int tag, std::vector<double> defaults) 
       defaults[i] = static_cast<double>(read(p, 4)) / static_cast<double>(below);
     } else if (found->type == kTiffFloat || found->type == kTiffDouble) {
       const uint64_t pattern = read(p, bytes);
-      const auto single = static_cast<uint32_t>(pattern);
-      float narrow;
-      if (found->type == kTiffDouble) std::memcpy(&defaults[i], &pattern, sizeof pattern);
-      else std::memcpy(&narrow, &single, sizeof single), defaults[i] = static_cast<double>(narrow);
+      if (found->type == kTiffDouble) defaults[i] = same_bits<double>(pattern);
+      else defaults[i] = static_cast<double>(same_bits<float>(static_cast<uint32_t>(pattern)));
     } else {
       reject(tag, "is not a real number");
     }

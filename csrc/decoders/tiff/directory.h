@@ -76,7 +76,7 @@ inline void write_number(uint8_t* p, size_t bytes, bool little_endian, uint64_t 
 
 class TiffDirectory {
  public:
-  // Throws Error for a directory outside the file, and for two entries of one of the tags above, of which parsers would use different ones.
+  // Throws Error for a directory outside the file, and for two entries with one of the tags above: parsers would differ in which one they use.
   explicit TiffDirectory(const EncodedImage& file);
 
   bool has(int tag) const { return entries_.count(tag) != 0; }

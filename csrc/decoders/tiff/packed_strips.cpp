@@ -103,7 +103,7 @@ StripFormat strip_format(const TiffImage& image) {
   if (is_byte_compression(image.compression)) return {image.packed_row_bytes(), 1, 8, false, 1, DType::uint8};
   const bool floating = image.kind == TiffSampleKind::floating;
   const int channels = static_cast<int>(image.samples_in_piece());
-  // Declared as YCbCr only for JPEG, where libtiff converts it to RGB. All other colors are declared as RGB or gray, so that libtiff leaves
+  // Declared as YCbCr only for JPEG, where libtiff converts it to RGB. All other colors are declared as RGB or gray, so libtiff leaves
   // the samples unchanged.
   const int64_t photometric = image.colors == TiffColors::ycbcr && !image.planar ? 6 : channels >= 3 ? 2 : 1;
   const DType dtype = floating ? DType::float32 : image.bits <= 8 ? DType::uint8 : DType::uint16;

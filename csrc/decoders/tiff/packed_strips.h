@@ -18,7 +18,7 @@ struct PackedStrips {
 };
 
 // The format of the rows of such a file.
-// Byte compressions (LZW, deflate, ...) are declared as rows of 8-bit gray, so that libtiff delivers the bytes and we interpret them; JPEG and fax
+// Byte compressions (LZW, deflate, ...) are declared as rows of 8-bit gray, so libtiff delivers the bytes and we interpret them; JPEG and fax
 // need the true samples.
 struct StripFormat {
   int64_t width;

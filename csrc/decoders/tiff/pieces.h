@@ -13,7 +13,7 @@
 namespace ndd {
 
 // Decodes `rows` rows of the strips to `out`, dense.
-// The caller supplies the codec, so that this file does not depend on nvImageCodec.
+// The caller supplies the codec, so this file does not depend on nvImageCodec.
 using DecodeStrips = std::function<void(const PackedStrips& strips, int64_t first_row, int64_t rows, void* out)>;
 
 // Fills `out` with a part of the image as dense pixels of `image.dtype()`: all channels, or only those of the colors.

@@ -4,6 +4,7 @@
 #include "decoders/tiff/samples.h"
 
 #include "ndd/half.h"
+#include "ndd/same_bits.h"
 
 #include <algorithm>
 #include <cmath>
@@ -72,17 +73,8 @@ float float_of_pattern(uint64_t pattern, int64_t bits) {
                                             : std::numeric_limits<double>::quiet_NaN();
       return static_cast<float>(pattern >> 23 & 1 ? -size : size);
     }
-    case 32: {
-      const auto single = static_cast<uint32_t>(pattern);
-      float value;
-      std::memcpy(&value, &single, sizeof value);
-      return value;
-    }
-    default: {
-      double value;
-      std::memcpy(&value, &pattern, sizeof value);
-      return static_cast<float>(value);
-    }
+    case 32: return same_bits<float>(static_cast<uint32_t>(pattern));
+    default: return static_cast<float>(same_bits<double>(pattern));
   }
 }
 

@@ -143,7 +143,7 @@ void interleave(const T* a, const T* b, const T* c, int64_t n, T* out) {
   int64_t i = 0;
 #if defined(__x86_64__)
   if constexpr (sizeof(T) == 1) {
-    // The wide loop first; the narrow one goes on where less than 64 pixels are left.
+    // The wide loop first; the narrow one continues when fewer than 64 pixels are left.
     if (has_vbmi()) i = interleave_detail::interleave_wide(a, b, c, n, out);
     if (cpu_isa() != Isa::base) i += interleave_detail::interleave_bytes(a + i, b + i, c + i, n - i, out + 3 * i);
   }

@@ -18,7 +18,7 @@ namespace {
 #if defined(__x86_64__)
 
 // Shuffles of the pixels in each quarter of a register: they separate four pixels into red and green as pairs of 16-bit numbers and blue alone,
-// padded with zeros, as the multiply-add instruction wants them. After the products, saturating packs and one more shuffle interleave the channels
+// padded with zeros, as the multiply-add instruction requires. After the products, saturating packs and one more shuffle interleave the channels
 // again.
 constexpr char x = -1;  // selects a zero byte
 alignas(16) constexpr char kRedGreen[16] = {0, x, 1, x, 3, x, 4, x, 6, x, 7, x, 9, x, 10, x};

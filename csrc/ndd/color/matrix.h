@@ -2,7 +2,7 @@
 // Color matrix driver: applies a 3 x 4 matrix to every pixel, from one or three interleaved channels to one or three, for every pair of element
 // types, on the device of the tensors. The kernel supplies a ColorMatrix per sample, or per frame. Any alignment.
 //
-// Take it for whatever is linear in the channels of a pixel: color spaces, saturation, contrast, a hue that is rotated. What else mixes channels
+// Use it for whatever is linear in the channels of a pixel: color spaces, saturation, contrast, a hue that is rotated. What else mixes channels
 // goes through planes.h on the CPU and pixels.cuh on CUDA. What treats each channel alone is pointwise.h.
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace ndd {
 
-// out[c] = m[c][0] * in[0] + m[c][1] * in[1] + m[c][2] * in[2] + m[c][3], with fused multiply-adds on every processor, so that results agree. A gray
+// out[c] = m[c][0] * in[0] + m[c][1] * in[1] + m[c][2] * in[2] + m[c][3], with fused multiply-adds on every processor, so results agree. A gray
 // pixel is in[0] alone or out[0] alone.
 struct ColorMatrix {
   float m[3][4];

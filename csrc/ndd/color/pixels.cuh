@@ -10,7 +10,7 @@
 // `out`, and `void look_at(const uint8_t* in) const` for a single pixel. With `static constexpr bool kLong = true` its code
 // stands in the kernel twice instead of five times, for an additional instruction per byte.
 //
-// Take it on CUDA where pixels of bytes pass through more than a matrix or a table; the run also has the number of pixels before the first
+// Use it on CUDA where pixels of bytes pass through more than a matrix or a table; the run also has the number of pixels before the first
 // aligned word (align_runs). Images that it refuses, of other types, counts of channels or alignments, need a kernel of an element a thread
 // beside it.
 #pragma once
@@ -57,7 +57,7 @@ bool align_runs(std::vector<PixelRun<F>>& runs) {
   return std::all_of(runs.begin(), runs.end(), [](PixelRun<F>& run) { return align_run<kIn, kOut>(run); });
 }
 
-// Runs of which those that continue each other with the same functor are one.
+// Merges adjacent runs that have the same functor.
 template <int kIn, int kOut, class F>
 std::vector<PixelRun<F>> join_pixels(const std::vector<PixelRun<F>>& runs) {
   return join_runs(runs, [](PixelRun<F>& last, const PixelRun<F>& next) {

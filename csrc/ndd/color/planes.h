@@ -2,7 +2,7 @@
 // Images of one or three channels as rows of floats, one row per channel, whatever the channel order in memory. For operators that compute on the
 // channels of a pixel together.
 //
-// Take it on the CPU where a function of a pixel's channels is not linear; rows keep each channel in vectors, and order and distance of the
+// Use it on the CPU where a function of a pixel's channels is not linear; rows keep each channel in vectors, and order and distance of the
 // channels in memory are the driver's business.
 #pragma once
 

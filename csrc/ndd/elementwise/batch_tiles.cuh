@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The tiles of all runs of a launch, for a grid that stays: as many blocks as the GPU holds at a time, each of which takes every so-many-th tile of
+// The tiles of all runs of a launch, for a grid that stays: as many blocks as the GPU holds at a time, each of which takes every n-th tile of
 // the batch. A grid with blocks for all tiles pays 1.1 to 2.2 us each time that a block ends and the next one reads its run again (from measurements
 // on an H100: 27 and 109 waves).
 //
@@ -7,7 +7,7 @@
 // where its runs begin. If there are 2^31 tiles, runs have fewer of them, and a tile goes on where the last one ends: loops within a run have the
 // stride `across`.
 //
-// Take it for short work on large batches, and where blocks have something to set up: tables in shared memory, weights, a large run.
+// Use it for short work on large batches, and where blocks have something to set up: tables in shared memory, weights, a large run.
 // launch_runs.cuh is simpler, and enough where an element takes long.
 #pragma once
 
@@ -32,7 +32,7 @@ inline BatchTiles batch_tiles(int64_t most, int64_t tile_elements, int64_t runs)
   return {Divisor(across), static_cast<uint32_t>(across * runs)};
 }
 
-// Runs of which those that continue each other are one: `extend(last, next)` makes `last` cover `next`, or returns false. A dense batch whose samples share
+// Merges adjacent runs: `extend(last, next)` makes `last` cover `next`, or returns false. A dense batch whose samples share
 // their arguments becomes a single run, which begins and ends once and whose table always fits among the parameters.
 template <class Run, class Extend>
 std::vector<Run> join_runs(const std::vector<Run>& runs, Extend extend) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NumPy broadcasting of a contiguous sample to the shape of a result. Neighboring dimensions are merged, so that most samples end up with one
+// NumPy broadcasting of a contiguous sample to the shape of a result. Neighboring dimensions are merged, so most samples end up with one
 // dimension and need no division per element.
 #pragma once
 

@@ -27,6 +27,18 @@ NDD_HD void store_element(float value, void* data, DType dtype, int64_t i) {
   });
 }
 
+// Stores the first `count` of some numbers, `step` elements apart.
+template <int kCount>
+NDD_HD void store_elements(const float (&values)[kCount], int count, void* data, DType dtype, int64_t begin, int64_t step) {
+  for_dtype(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* element = static_cast<T*>(data) + begin;
+#pragma unroll
+    for (int k = 0; k < kCount; ++k, element += step)
+      if (k < count) *element = saturate<T>(values[k]);
+  });
+}
+
 NDD_HD void copy_element(const void* from, int64_t i, void* to, int64_t k, DType dtype) {
   for_dtype(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;

@@ -76,7 +76,7 @@ struct ColorOrder {
 };
 constexpr ColorOrder kColorOrder;
 
-// Combines the shuffles of three registers, of which exactly one provides each byte; the others give zero.
+// Combines the shuffles of three registers: exactly one provides each byte, the others give zero.
 NDD_LUT_AVX2 inline __m256i picked(const __m256i (&from)[3], const uint8_t (&order)[3][16]) {
   __m256i picked_bytes = _mm256_setzero_si256();
   for (int v = 0; v < 3; ++v)

@@ -36,7 +36,7 @@ NDD_VBMI inline __m512i look_up(const TableRegisters& table, __m512i levels) {
 }
 
 // The same with AVX2, whose shuffle looks up only 16 entries and yields 0 where the highest bit of the index is set. Subtracting 16 k from a level
-// makes it negative for the tables beyond the level's own. Each 16-entry table therefore stores the difference from the table before it, so that all
+// makes it negative for the tables beyond the level's own. Each 16-entry table therefore stores the difference from the table before it, so all
 // tables up to the level's own add up to its entry. A VGA image takes 60 us, 300 entry by entry.
 struct TableOfHalves {
   __m256i part[16];

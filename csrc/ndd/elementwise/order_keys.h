@@ -4,12 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 
 #include "ndd/dtypes.h"
 #include "ndd/elementwise/saturate.h"
 #include "ndd/hd.h"
+#include "ndd/same_bits.h"
 
 namespace ndd {
 
@@ -40,8 +40,7 @@ template <class T>
 NDD_HD Key<T> to_key(T value, Key<T> nan) {
   using K = Key<T>;
   constexpr K sign = static_cast<K>(K{1} << (8 * sizeof(K) - 1));
-  K bits;
-  std::memcpy(&bits, &value, sizeof bits);
+  const K bits = same_bits<K>(value);
   if constexpr (is_floating<T>) {
     // IEEE floats sort like sign-magnitude integers: flipping all bits of negative ones, and the sign of the others, makes them unsigned.
     const K key = static_cast<K>(bits & sign ? ~bits : bits | sign);
@@ -60,20 +59,13 @@ NDD_HD T from_key(Key<T> key) {
   K bits = key;
   if constexpr (is_floating<T>) bits = static_cast<K>(key & sign ? key ^ sign : ~key);
   else if constexpr (std::is_signed_v<T>) bits = static_cast<K>(key ^ sign);
-  T value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
+  return same_bits<T>(bits);
 }
 
 // Calls f(TypeTag<K>{}) with the key type of `dtype`.
 template <class F>
 void for_key(DType dtype, F&& f) {
-  switch (item_bytes(dtype)) {
-    case 1: return f(TypeTag<uint8_t>{});
-    case 2: return f(TypeTag<uint16_t>{});
-    case 4: return f(TypeTag<uint32_t>{});
-    default: return f(TypeTag<uint64_t>{});
-  }
+  for_bytes(item_bytes(dtype), f);
 }
 
 // Access to single elements of a type known at run time, for device code.

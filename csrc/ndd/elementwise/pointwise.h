@@ -7,7 +7,7 @@
 //
 // The driver guarantees that every element is read and written exactly once, for any alignment, and that results are converted by saturate().
 //
-// Take it where an output element depends on the element at the same place and on nothing else. A function of bytes that is the same for a whole
+// Use it where an output element depends on the element at the same place and on nothing else. A function of bytes that is the same for a whole
 // image, such as equalization, is a table of 256 entries instead (lut.h); one of several inputs has its own loops (ops/math, with broadcast.h
 // and tiles.cuh).
 #pragma once
@@ -96,7 +96,7 @@ void through_table(const PointwiseRun<F>& run) {
   map_levels(static_cast<const uint8_t*>(run.in), run.count, 1, table, static_cast<uint8_t*>(run.out));
 }
 
-// Direct loops for the common pairs of types. The others go through rows of floats in the L1 cache, so that a functor is compiled into five loops
+// Direct loops for the common pairs of types. The others go through rows of floats in the L1 cache, so a functor is compiled into five loops
 // instead of 169.
 template <class F>
 void run_cpu(const PointwiseRun<F>& run, DType in, DType out) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // saturate<Out>(value): DALI's conversion, the only one that drivers use. Floats are rounded half away from zero, out-of-range values are clamped,
-// and a bool says whether the rounded value is nonzero. Written without branches, so that loops vectorize.
+// and a bool says whether the rounded value is nonzero. Written without branches, so loops vectorize.
 #pragma once
 
 #include <cmath>

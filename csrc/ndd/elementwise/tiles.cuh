@@ -3,12 +3,12 @@
 // operands with load(), computes, and writes with store(), at the place it is given.
 //
 // A block takes tiles, a thread `rows` rows of 4 consecutive elements of them: neighboring threads access 4 bytes each for uint8 and 16 for float32, so
-// a warp's access takes one wavefront of the L1 cache per 128 bytes. The type is switched on once for all of a thread's elements of a tile, so that
+// a warp's access takes one wavefront of the L1 cache per 128 bytes. The type is switched on once for all of a thread's elements of a tile, so
 // its loads are all in flight together: four rows in each of 1024 threads are 16 KB per multiprocessor for uint8 and 64 KB for float32 (computed).
 //
 // Guarantees: every element is visited exactly once, and stores are aligned; operands may have any alignment.
 //
-// Take it where types are known only at run time, or operands differ in type. For a pair of types that the compiler knows, vectors.cuh has the
+// Use it where types are known only at run time, or operands differ in type. For a pair of types that the compiler knows, vectors.cuh has the
 // loop.
 #pragma once
 

@@ -2,7 +2,7 @@
 // Element-wise loops of device code with 16-byte accesses, the widest available. With 1 or 4 bytes per access, too few bytes are in flight to
 // saturate the memory. tests/core/native/test_machine_code.py checks that the machine code contains LDG.E.128 and STG.E.128.
 //
-// Take it for loops over contiguous elements of a type that the compiler knows; addresses are aligned by single elements at both ends.
+// Use it for loops over contiguous elements of a type that the compiler knows; addresses are aligned by single elements at both ends.
 #pragma once
 
 #include <cstdint>
@@ -136,15 +136,6 @@ __device__ __forceinline__ void map_vectors(const In* in, Out* out, int64_t coun
     const int64_t e = threadIdx.x < head ? threadIdx.x : vectors * kCount + threadIdx.x;
     out[e] = f(in[e]);
   }
-}
-
-// Calls f with a tag of the unsigned integer of the given number of bytes.
-template <class F>
-__device__ __forceinline__ void for_bytes(int64_t bytes, F f) {
-  if (bytes == 1) f(TypeTag<uint8_t>{});
-  else if (bytes == 2) f(TypeTag<uint16_t>{});
-  else if (bytes == 4) f(TypeTag<uint32_t>{});
-  else f(TypeTag<uint64_t>{});
 }
 
 // Calls visit with the tags of both types if they are types that images have on a GPU, for which a specialized loop pays off; otherwise returns

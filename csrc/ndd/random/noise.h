@@ -8,7 +8,7 @@
 //
 // The noise of an element depends only on the drawn words, the sample and the element's index: not on the batch, the device or the threads.
 //
-// Take it where each element of an input gets noise of its own. Noise that pixels share, or that replaces them, draws its words itself with
+// Use it where each element of an input gets noise of its own. Noise that pixels share, or that replaces them, draws its words itself with
 // Philox (ops/noise/salt_and_pepper.cu).
 #pragma once
 
@@ -62,7 +62,7 @@ void run_cpu(const F& f, const Philox& stream, const void* in, int64_t count, DT
     if (count > 0) std::memcpy(out, in, count * bytes);
     return;
   }
-  // Chosen once per sample, so that the switch over types is not in the loop.
+  // Chosen once per sample, so the switch over types is not in the loop.
   void (*combine)(const void*, const float*, int64_t, void*) = nullptr;
   for_dtype(dtype, [&](auto tag) { combine = combine_row<F, typename decltype(tag)::type>; });
   const LoadRow load = row_loader(dtype);

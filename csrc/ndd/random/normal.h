@@ -1,24 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Elementary functions for random operators: log, exp and the quantile of the normal distribution. They have no branches, so that loops vectorize,
+// Elementary functions for random operators: log, exp and the quantile of the normal distribution. They have no branches, so loops vectorize,
 // and return the same bits on every processor. For that they use only + - * / and sqrt, and ops/random and ops/noise are compiled without contraction
 // to fused multiply-adds (CMakeLists.txt).
 #pragma once
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 
 #include "ndd/hd.h"
+#include "ndd/same_bits.h"
 
 namespace ndd {
-
-template <class To, class From>
-NDD_HD To same_bits(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  memcpy(&to, &from, sizeof(to));
-  return to;
-}
 
 // c[0] + c[1] x + c[2] x^2 + ...
 template <class T, int N>
@@ -69,7 +61,7 @@ NDD_HD T exp_of(T x) {
   // Adding and subtracting this number rounds to an integer.
   constexpr T kRound = sizeof(T) == 4 ? T(12582912) : T(6755399441055744);
   const T turns = (y * T(1.4426950408889634) + kRound) - kRound;
-  // ln 2 in two parts, so that the product with the first is exact.
+  // ln 2 in two parts, so the product with the first is exact.
   const T f = y - turns * T(0.693145751953125) - turns * T(1.42860682030941723e-6);
   const T e = (sizeof(T) == 4 ? polynomial(f, few) : polynomial(f, c)) * power_of_two(T(), static_cast<int32_t>(turns));
   return x < low ? T(0) : e;
@@ -91,7 +83,7 @@ NDD_HD float normal_of(uint32_t word) {
   const float x = (static_cast<float>(signed_word) + 0.5f) * 0x1p-31f;
   const float rest = (static_cast<float>(0x7FFFFFFF - size) + 0.5f) * 0x1p-31f;  // 1 - |x| without cancellation
   const float w = -log_of(rest * (2.0f - rest));
-  // Both polynomials have the same degree, so that selecting coefficients replaces a branch.
+  // Both polynomials have the same degree, so selecting coefficients replaces a branch.
   const bool tail = w >= 5.0f;
 #ifdef __CUDA_ARCH__
   // The same operations, with a branch: one of 290 numbers is in the tail, and selecting every coefficient takes as long as the polynomial.

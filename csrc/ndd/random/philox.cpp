@@ -13,7 +13,7 @@ namespace ndd {
 namespace {
 
 #if defined(__x86_64__)
-// One block per 64-bit lane, of which the multiplication reads the lower half, so no shuffles are needed until the end. gcc's automatic vectorization
+// One block per 64-bit lane: the multiplication reads the lower half, so no shuffles are needed until the end. gcc's automatic vectorization
 // is four times slower. Unpacking moves even lanes before odd ones, so the counters are assigned in that order.
 // Only the block number differs between lanes; key and stream are broadcast.
 __attribute__((target("avx512f"))) void fill_avx512(const uint32_t* key, const uint32_t* stream, uint32_t first, int64_t blocks, uint32_t* words) {
@@ -77,7 +77,7 @@ void Philox::fill(uint32_t first, int64_t blocks, uint32_t* words) const {
 
 }  // namespace ndd
 
-// `count` words, starting `phase` words after the start of a block. The block number has 128 bits, of which `sequence` is the upper half.
+// `count` words, starting `phase` words after the start of a block. The block number has 128 bits; `sequence` is the upper half.
 // For random.RNG, which computes its words in Python's thread.
 NDD_EXPORT(keep, void, ndd_philox, (uint64_t key, uint64_t sequence, uint64_t counter, int64_t phase, int64_t count, int64_t* out)) {
   const auto low = [](uint64_t v) { return static_cast<uint32_t>(v); };

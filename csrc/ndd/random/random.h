@@ -7,7 +7,7 @@
 // Element e always uses the same words. Samples therefore do not depend on the batch, the device or the threads, and a longer sample begins like a
 // shorter one.
 //
-// Take it for operators that only draw: an element has its words and the arguments of its sample, and no input. noise.h is for what is added to
+// Use it for operators that only draw: an element has its words and the arguments of its sample, and no input. noise.h is for what is added to
 // an image.
 #pragma once
 

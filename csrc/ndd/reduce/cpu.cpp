@@ -81,7 +81,7 @@ void finish_row(const Finisher& finisher, const void* totals, int64_t n, bool cu
     const Finisher finish = finisher;
     const int64_t count = n;
     for (int64_t k = 0; k < count; ++k) to[k] = static_cast<Out>(finish.value(static_cast<double>(from[k])));
-    // A loop of its own, so that the one above stays short. NaN, which no integer is, becomes 0.
+    // A loop of its own, so the one above stays short. NaN, which no integer is, becomes 0.
     if (!cut) return;
     for (int64_t k = 0; k < count; ++k) to[k] = to[k] == to[k] ? std::trunc(to[k]) : Out{};
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The loops of the reductions on the CPU. Elements are folded into adjacent lanes, whichever dimension they come from, so that the inner loop always
+// The loops of the reductions on the CPU. Elements are folded into adjacent lanes, whichever dimension they come from, so the inner loop always
 // vectorizes: many rows have one lane per column, a single long row is read as many short ones, and the lanes of one output are folded at the end.
 //
 // The loops are compiled for uint8, int16, uint16, int32, int64, float and double. Other elements are converted to one of these, row by row in the L1
@@ -26,7 +26,7 @@ using StageElements = void (*)(const void* from, int64_t n, void* to);
 // How elements of type T are folded. Total: the type of a lane. Partial: a narrower type that can hold the fold of `rows` elements without overflow,
 // so that more lanes fit in a register; 0 rows if there is none. Merged: how totals are combined.
 
-// Shared by all sums, so that merging is compiled once per type of totals.
+// Shared by all sums, so merging is compiled once per type of totals.
 template <class T>
 struct Plus {
   using Total = T;

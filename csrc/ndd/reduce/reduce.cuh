@@ -206,7 +206,7 @@ NDD_HD double center_of(const GpuSample& sample, const GpuTypes& types, int64_t 
 }
 
 // A team (1 thread, a warp, or a block) folds a chunk of an output in a fixed order. Single threads take neighboring outputs and teams neighboring
-// elements, so that a warp reads neighboring bytes either way. For shapes that rows.cuh does not handle: few elements per output, or several reduced
+// elements, so a warp reads neighboring bytes either way. For shapes that rows.cuh does not handle: few elements per output, or several reduced
 // dimensions.
 template <class Fold>
 __global__ void __launch_bounds__(kThreads) fold_kernel(const __grid_constant__ TableRows<GpuSample> table, int64_t count, Fold fold, int team,
@@ -230,7 +230,7 @@ __global__ void __launch_bounds__(kThreads) fold_kernel(const __grid_constant__ 
           const T* const from = static_cast<const T*>(sample.in) + start;
           for (int64_t e = begin; e < end;) {
             auto local = fold.template start<T>();
-            // Narrow integers are summed in 32 bits: after so many elements the sum moves to the wide total, before it could overflow.
+            // Narrow integers are summed in 32 bits; before the sum could overflow, it moves to the wide total.
             const int64_t stop = min(end, e + kMaxTaken * team);
             // One reduced axis needs no division to find the next element.
             if (straight) {
@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(kThreads) fold_kernel(const __grid_constant__ 
       if (team > 1) {
         shared[threadIdx.x] = total;
         __syncthreads();
-        // A tree in a fixed order, so that equal shapes give equal bits.
+        // A tree in a fixed order, so equal shapes give equal bits.
         for (int half = team / 2; half > 0; half /= 2) {
           if (member < half) shared[threadIdx.x] = fold.merge(shared[threadIdx.x], shared[threadIdx.x + half]);
           __syncthreads();

@@ -3,7 +3,7 @@
 // sums are exact; everything else is computed in double, always in the same order, so no result depends on the number of threads. cpu.h has the CPU
 // side, reduce.cuh the CUDA side.
 //
-// Take it for sums, means, their squares and extremes over any set of axes. Histograms, ranks and what needs the position of an element are
+// Use it for sums, means, their squares and extremes over any set of axes. Histograms, ranks and what needs the position of an element are
 // operators of their own (lut.h, order_keys.h).
 #pragma once
 

@@ -164,7 +164,7 @@ __device__ __forceinline__ void fold_row(const Fold& fold, const GpuSample& samp
   for (int v = thread < threads ? thread : end; v < end; v += kRowLoads * threads) {
     Part parts[kRowLoads];
 #pragma unroll
-    // All loads first, so that they are under way together; past the end the last vector is loaded once more and not taken.
+    // All loads first, so they are under way together; past the end the last vector is loaded once more and not taken.
     for (int k = 0; k < kRowLoads; ++k) parts[k] = Part::load(own + min(v + k * threads, end - 1));
 #pragma unroll
     for (int k = 0; k < kRowLoads; ++k)

@@ -3,7 +3,7 @@
 // rows in shared memory, mixes their columns to bytes there, and mixes the rows of these to the output. All sums are those of two_passes.h, in
 // integers. Images have up to four channels, or planes.
 //
-// dp2a multiplies two bytes by two 16-bit weights, so that neighbors along the mixed axis share a word: four columns of a color in the stage, four
+// dp2a multiplies two bytes by two 16-bit weights, so neighbors along the mixed axis share a word: four columns of a color in the stage, four
 // rows between the passes. The weights of an output element begin at a multiple of four, with zeros before and behind. Shared memory has fixed
 // pitches, which leaves one address for all loads of a step. Reducing 640x480x3 to 224x224 with antialias takes 80 instructions for an element of the
 // output: 15 to stage 6 bytes of the source, 40 to mix columns, 25 to mix rows (counted in the machine code). At the instructions per cycle that

@@ -126,7 +126,7 @@ void turn(const float* in, int64_t in_stride, int64_t rows, int64_t columns, flo
 struct Floats {
   using Mid = float;
   using Tile = float;
-  // Output rows per tile: two vectors of eight; source elements per strip, so that a tile of floats has 24 kB.
+  // Output rows per tile: two vectors of eight; source elements per strip, so a tile of floats has 24 kB.
   static constexpr int64_t kRows = 16, kStrip = 384;
   DType in_type, out_type;
   int64_t least_row = 1;

@@ -23,7 +23,7 @@ namespace ndd::resample_gpu {
 constexpr int kFloatRows = 32, kFloatColumns = 64;  // of a tile, at most
 
 // An axis, and its places in the tables in device memory: the starts of its outputs and after them the numbers of their taps; and `stride` weights
-// for each output, of which no output needs more than `most`.
+// for each output; no output needs more than `most` of them.
 struct FloatAxis {
   int64_t numbers, weights;
   int32_t in, out, stride, most;

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const __grid_constant__ 
     const PassSample s = samples[i];
     if (s.outer == 0 || s.inner == 0 || s.axis.out == 0) continue;
     const Axis a = s.axis;
-    // Neighboring threads take neighboring inner elements, so that their loads are contiguous.
+    // Neighboring threads take neighboring inner elements, so their loads are contiguous.
     const int inner = s.group(), outputs = kThreads / inner, output = thread / inner;
     const int most = min(a.taps, kPassWeights / outputs);  // taps at a time
     const int64_t inner_groups = s.inner_groups(), groups = s.groups();

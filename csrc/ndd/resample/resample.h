@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Separable resampling: where an output element lies in the source, and which source elements it mixes with which weights. Shared by the CPU and CUDA
-// drivers, so that both compute the same weights.
+// drivers, so both compute the same weights.
 //
 // A driver gets addresses and types for each sample, and three axes with their sizes, source regions, filters and rules (make_axis). On the CPU
 // resample_cpu() chooses among u8.h, two_passes.cpp and passes of floats. On CUDA resize.cu chooses: nearest.cuh moves pixels, linear.cuh

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The width pass of two_passes.cpp for images of three or four channels, sixteen rows at a time. A strip of the rows is transposed once, so that the same
+// The width pass of two_passes.cpp for images of three or four channels, sixteen rows at a time. A strip of the rows is transposed once, so the same
 // element of all rows lies side by side; then neither the taps nor the weights need shuffles: a weight is broadcast to all rows. Shuffling the neighbors
 // of each pixel instead took 2.5 times as long for DINO's crops (bicubic with antialias, reductions of 1 to 4).
 #pragma once
@@ -34,7 +34,7 @@ namespace row_lanes {
 #define NDD_AVX2 __attribute__((target("avx2"))) inline
 
 constexpr int64_t kRows = 16;
-// Source pixels of a strip, of which the transposed rows (512 kB with four channels) stay in the L2 cache. Each is read by a few neighboring outputs, so
+// Source pixels of a strip, whose transposed rows (512 kB with four channels) stay in the L2 cache. Each is read by a few neighboring outputs, so
 // the L1 cache serves all but the first; strips that fit in it took 20 % longer, because every strip begins sixteen streams of memory.
 constexpr int64_t kStrip = 4096;
 // Output pixels whose sums are kept until they are transposed back: whole vectors of 16 bytes for any number of channels.
@@ -96,7 +96,7 @@ NDD_AVX2 void turn_in(const uint8_t* in, int64_t in_row, int64_t pixels, const u
     }
     for (int64_t half = 0; half < kRows; half += 8) {
       __m256i a[4];
-      // Rows r and r + 4 share a register, so that unpacking within the 128-bit lanes leaves the rows in order.
+      // Rows r and r + 4 share a register, so unpacking within the 128-bit lanes leaves the rows in order.
       for (int64_t r = 0; r < 4; ++r)
         a[r] = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + (half + r) * row))),
                                        _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + (half + r + 4) * row)), 1);
@@ -199,7 +199,7 @@ NDD_ALWAYS_INLINE NDD_VNNI void mix_pixel_512(const int16_t* tile, const int32_t
   for (int c = 0; c < C; ++c) levels[c] = _mm512_sra_epi32(fine ? _mm512_add_epi32(_mm512_slli_epi32(sum[c], kFineBits), more[c]) : sum[c], shift);
 }
 
-// Stores sixteen elements of sixteen rows, of which each register holds four: rows 0 to 3 in its first lane, and so on. The first `count` of them are
+// Stores sixteen elements of sixteen rows; each register holds four: rows 0 to 3 in its first lane, and so on. The first `count` of them are
 // stored.
 NDD_VNNI void store_turned(const __m512i* levels, int64_t count, uint8_t* out, int64_t out_row) {
   const __m512i low0 = _mm512_unpacklo_epi32(levels[0], levels[1]), low1 = _mm512_unpacklo_epi32(levels[2], levels[3]);
@@ -248,7 +248,7 @@ NDD_VNNI void mix_columns_512(const int16_t* tile, int64_t first, const AxisTabl
   }
 }
 
-// Sixteen rows from `in` on, of which the source pixels [first, last) are needed; `most` more may be read.
+// Transposes the source pixels [first, last) of sixteen rows that begin at `in`; `most` more may be read.
 inline int16_t* turned_rows(const uint8_t* in, int64_t in_row, int64_t channels, int64_t first, int64_t last, const uint8_t* end, int64_t most) {
   int16_t* const tile = scratch<int16_t>(0, ((last - first + most + 3) / 4 + 1) * 4 * channels * kRows);
   (channels == 3 ? turn_in<3> : turn_in<4>)(in + first * channels, in_row, last - first, end, tile);

@@ -38,7 +38,7 @@ std::shared_ptr<const SincFilter> make_sinc_filter(int64_t advance, int64_t phas
   const double extent = static_cast<double>(lobes) * stretch;
   SincTable& table = filter->table;
   table.reach = static_cast<int64_t>(std::ceil(extent));
-  // Padded with zero weights, so that vector loops need no remainder.
+  // Padded with zero weights, so vector loops need no remainder.
   table.taps = (2 * table.reach + 15) / 16 * 16;
   table.phases = phases, table.advance = advance, table.exact = exact, table.ratio = ratio;
   // One phase more for interpolation: the last one is the first one of the next input.
@@ -103,7 +103,7 @@ float filtered(const SincTable& table, const Taps& taps) {
 __attribute__((target("avx2,fma"), always_inline)) inline __m256 products(const SincTable& table, const Taps& taps) {
   __m256 sum = _mm256_setzero_ps(), other = _mm256_setzero_ps();
   if (table.exact) {
-    // Two sums, so that the additions of one do not wait for those of the other.
+    // Two sums, so the additions of one do not wait for those of the other.
     for (int64_t k = 0; k < table.taps; k += 16) {
       sum = _mm256_fmadd_ps(_mm256_loadu_ps(taps.values + k), _mm256_loadu_ps(taps.weights + k), sum);
       other = _mm256_fmadd_ps(_mm256_loadu_ps(taps.values + k + 8), _mm256_loadu_ps(taps.weights + k + 8), other);

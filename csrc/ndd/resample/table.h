@@ -88,7 +88,7 @@ struct AxisTable {
     most = std::max(most, n);
   }
 
-  // Only for the paths that need them. The rounding error goes to the largest weight, so that a constant image stays constant.
+  // Only for the paths that need them. The rounding error goes to the largest weight, so a constant image stays constant.
   void build_weights14() {
     if (!weight14.empty()) return;
     weight14.resize(weight.size());
@@ -100,7 +100,7 @@ struct AxisTable {
         const int32_t v = static_cast<int32_t>(w[k] * 16384 + (w[k] < 0 ? -0.5f : 0.5f));
         if (w[k] > w[largest]) largest = k;
         rest -= v;
-        // Twice in 32 bits, so that one broadcast fills all 16-bit lanes.
+        // Twice in 32 bits, so one broadcast fills all 16-bit lanes.
         q[k] = static_cast<uint16_t>(v) * 0x10001u;
       }
       q[largest] = static_cast<uint16_t>(q[largest] + rest) * 0x10001u;

@@ -5,7 +5,7 @@
 // machine code that takes 110 instructions per output element, where the memory bandwidth leaves time for 44: it is bound by instructions, a third of
 // them multiply-adds and the byte_perms that convert bytes to floats (computed, not measured). Enlarging takes 30.
 //
-// Between the passes, four rows of a column are adjacent, so that one 16-byte access serves four multiply-adds. Columns are 36 floats apart: eight
+// Between the passes, four rows of a column are adjacent, so one 16-byte access serves four multiply-adds. Columns are 36 floats apart: eight
 // lanes that access 16 bytes of neighboring columns, or of one column, then touch every bank of shared memory once.
 //
 // Guarantees: inputs and outputs may have any alignment, and no byte outside the sample is read.
@@ -41,7 +41,7 @@ struct TiledSample {
     const int64_t starts_at = weights_at + rounded(int64_t{width} * inner_taps(horizontal) * 4);
     const int64_t columns_at = starts_at + rounded(int64_t{width} * 4), result_at = columns_at + elements * kColumnPitch * 4;
     const int64_t lines = planar ? channels : 1, line = int64_t{width} * channels / lines;
-    const int64_t words = lines * ((line * item_bytes + 6) / 4 | 1);  // odd lines, so that rows that are 4 apart start in different banks
+    const int64_t words = lines * ((line * item_bytes + 6) / 4 | 1);  // odd lines, so rows that are 4 apart start in different banks
     const int64_t end = result_at + kTileRows * words * 4, tiles_down = (vertical.out + kTileRows - 1) / kTileRows;
     // Far more than a block can have: the caller tries a smaller width.
     if (end > INT32_MAX) return end;
@@ -117,7 +117,7 @@ struct Words : Rows {
 };
 struct WordsAnywhere : NearRows {
   __device__ unsigned int word(At at) const {
-    // The shift counts modulo 32, so that `8 * at` is the offset within the word in bits.
+    // The shift counts modulo 32, so `8 * at` is the offset within the word in bits.
     const auto* words = place<unsigned int>(at & ~3u);
     return __funnelshift_r(__ldg(words), __ldg(words + 1), 8 * at);
   }
@@ -163,7 +163,7 @@ __device__ void mix_rows(const TileMix& t, const Rows& rows) {
 
 // The same for bytes, a word of four columns per thread. A byte becomes a float by its position in one: __byte_perm makes 2^23 + v, from which 2^23
 // is subtracted (exactly), or, if results are rounded to bytes, 2^15 + v, for which the sum starts with -2^15. The latter saves one instruction per
-// tap and is off by at most 2^-9 per tap. Eight neighboring threads store the four columns of their words in rotated orders, so that they hit
+// tap and is off by at most 2^-9 per tap. Eight neighboring threads store the four columns of their words in rotated orders, so they hit
 // different banks.
 template <bool kRounded, class Rows>
 __device__ void mix_words(const TileMix& t, const Rows& rows) {
@@ -337,7 +337,7 @@ __device__ void write_normalized(const Normalization& n, const float4* column, i
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       const int r = 4 * quad + j;
-      // The same offset within a word as in the output, so that copy_tile() can copy words.
+      // The same offset within a word as in the output, so copy_tile() can copy words.
       const int offset = kItem == 4 ? 0 : static_cast<int>((low + line * color + r * row) % 4);
       *reinterpret_cast<Bits*>(result + r * result_pitch + line * line_pitch + offset + place * kItem) =
           bits_as<Bits>(channel(static_cast<float>(saturate<uint8_t>(values[j]))), type);
@@ -423,7 +423,7 @@ __global__ void __launch_bounds__(kThreads, 4)
           for (int j = 0; j < 4; ++j) {
             const uint32_t address =
                 static_cast<uint32_t>(reinterpret_cast<uintptr_t>(to)) + (4 * quad + j) * static_cast<uint32_t>(out_pitch) * kItem;
-            // The same offset within a word as in the output, so that copy_tile() can copy words.
+            // The same offset within a word as in the output, so copy_tile() can copy words.
             at[j] = (4 * quad + j) * result_pitch + static_cast<int>(address % 4);
           }
           const auto store = [&](int, int, int e, const float4& sum) {

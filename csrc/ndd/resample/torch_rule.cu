@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const __grid_constant__ 
       const int64_t source = int64_t{turn} * pass.group_in + (o - turn * group);
       const int64_t first = (source * pass.in_extent + pass.start[x]) * pass.inner + c;
       const int32_t taps = pass.count[x];
-      // One tap of weight 1: no arithmetic, so that any type is copied exactly.
+      // One tap of weight 1: no arithmetic, so any type is copied exactly.
       if (pass.copies && in == out) {
         copy_element(pass.in, first, pass.out, e, in);
       } else if (in == DType::uint8 && out == DType::uint8) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Resampling by torch's or Pillow's rule on a GPU. The tables of the axes are computed on the host, so that results equal those of the CPU.
+// Resampling by torch's or Pillow's rule on a GPU. The tables of the axes are computed on the host, so results equal those of the CPU.
 #pragma once
 #include <cstdint>
 #include <vector>

@@ -262,7 +262,7 @@ __attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t
       const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + k * in_row + i));
       const __m256i b = k + 1 < count ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(in + (k + 1) * in_row + i)) : zero;
       const __m256i weights = pair_of(w + k), rest = fine ? pair_of(fine_w + k) : weights;  // the weight after the last one is 0
-      // Bytes of two rows side by side, widened to 16 bits, so that one multiply-add serves both.
+      // Bytes of two rows side by side, widened to 16 bits, so one multiply-add serves both.
       const __m256i low = _mm256_unpacklo_epi8(a, b), high = _mm256_unpackhi_epi8(a, b);
       sum[0] = _mm256_add_epi32(sum[0], pair_products<fine>(_mm256_unpacklo_epi8(low, zero), weights, rest));
       sum[1] = _mm256_add_epi32(sum[1], pair_products<fine>(_mm256_unpackhi_epi8(low, zero), weights, rest));
@@ -276,7 +276,7 @@ __attribute__((target("avx2"))) int64_t mix_rows_wide(const uint8_t* in, int64_t
   return i;
 }
 
-// The weights of an output row as sums of signed bytes, times 1, 256 and 65,536, each four of which one multiply-add takes.
+// The weights of an output row as sums of signed bytes, times 1, 256 and 65,536; one multiply-add takes four bytes.
 // vpdpbusd multiplies unsigned bytes by signed ones, so a weight of up to 24 bits is written in the base 256 with digits from -128 to 127, and
 // each digit has a sum of its own.
 struct ByteWeights {

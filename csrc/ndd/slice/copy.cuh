@@ -82,7 +82,7 @@ __device__ void copy_spots(const Tile& tile, const unsigned long long* fills, in
       uint4 value = spot.shift() == 0 ? a[k] : shifted(a[k], b[k], spot.shift());
       if (spot.read != 0 && !spot.vectors) value = load_bytes(spot.from, spot.read);
       if (spot.read != spot.bits) {
-        // A vector holds whole items, so that each begins with the pattern's first byte.
+        // A vector holds whole items, so each begins with the pattern's first byte.
         const unsigned long long fill = fills[tile.channel];
         const auto lower = static_cast<uint32_t>(fill), upper = static_cast<uint32_t>(fill >> 32);
         value = blended(value, uint4{lower, upper, lower, upper}, spot.read);

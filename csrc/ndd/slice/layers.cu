@@ -61,7 +61,7 @@ struct Strip {
   }
 };
 
-// 16 bytes on their way: two aligned loads, of which `shift` selects.
+// 16 bytes in flight: two aligned loads, from which `shift` selects.
 struct Loaded {
   uint4 a, b;
   int shift;
@@ -90,7 +90,7 @@ __device__ Strip find_strip(const Box& box, const char* in, const uint32_t (&at)
 __device__ Loaded load_strip(const Strip& strip, int at, uint32_t bits, const unsigned char* fills, int period) {
   Loaded loaded{{0, 0, 0, 0}, {0, 0, 0, 0}, 0};
   if (strip.in == nullptr) {
-    // The fills are repeated in memory, so that a vector can begin at each of them; `at` may be less than 0 by up to 15.
+    // The fills are repeated in memory, so a vector can begin at each of them; `at` may be less than 0 by up to 15.
     const uint32_t phase = static_cast<uint32_t>(at + kVector * period) % static_cast<uint32_t>(period);
     const auto* const from = reinterpret_cast<const uint4*>(fills + phase / kVector * kVector);
     loaded = {from[0], from[1], static_cast<int>(phase % kVector)};
@@ -270,7 +270,7 @@ bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
     shape.extent[leading.size()] = static_cast<uint32_t>(layers.extent[d]);
     leading.push_back(d);
   }
-  // A warp writes a segment; long rows have several, so that a batch of few rows keeps all warps busy.
+  // A warp writes a segment; long rows have several, so a batch of few rows keeps all warps busy.
   const int64_t segments = (row_bytes + kSegment - 1) / kSegment;
   const int64_t period = (layers.channel >= left ? layers.extent[layers.channel] : 1) * item;
   if (rows == 0 || row_bytes == 0) return true;

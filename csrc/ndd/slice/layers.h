@@ -5,7 +5,7 @@
 // The kernel supplies the layers of each sample. Boxes must lie inside the output, and their windows inside their inputs: the driver does not check
 // this.
 //
-// Take it where boxes overlap or leave a background; a single window is a Slice.
+// Use it where boxes overlap or leave a background; a single window is a Slice.
 #pragma once
 
 #include <algorithm>

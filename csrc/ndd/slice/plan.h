@@ -15,7 +15,7 @@ constexpr int kMaxPixel = 8;  // elements of a pixel
 constexpr int kMaxPitch = 16;  // elements from one pixel to the next in the input
 constexpr int64_t kLeastRow = 16;  // in pixels; shorter rows would leave half a warp idle
 constexpr int kRowBytes = 4096;  // of the output, copied by a warp at a time
-constexpr int kRunBytes = 2048;  // of the input's row, so that at least two rows fit in the stage
+constexpr int kRunBytes = 2048;  // of the input's row, so at least two rows fit in the stage
 constexpr int kStageBytes = 4096;  // of the input, held by a warp in shared memory: several short rows, all of whose loads are in flight together
 constexpr int kGroupBytes =
     4096;  // of several rows that a warp copies together: eight loads of each thread, and the 200 instructions of finding them
@@ -110,7 +110,7 @@ inline void set_readable(Plan& plan, const Axis* axes, int count, int64_t item) 
   int64_t least = 0, most = 0;
   for (const Axis* a = axes + plan.batched; a != axes + count; ++a) {
     if (a->begin >= a->end) return;
-    // A mirrored axis has a negative stride, so that its last position has the lowest address.
+    // A mirrored axis has a negative stride, so its last position has the lowest address.
     const int64_t first = a->begin * a->in, last = (a->end - 1) * a->in;
     least += std::min(first, last);
     most += std::max(first, last);
@@ -188,7 +188,7 @@ inline bool set_groups(Plan& plan, int64_t together) {
     } else {
       units *= extent;
     }
-    // Checked after each factor, so that the product cannot overflow.
+    // Checked after each factor, so the product cannot overflow.
     if (units > INT32_MAX) return false;
   }
   plan.units = static_cast<uint32_t>(units);

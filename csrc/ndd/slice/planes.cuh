@@ -12,7 +12,7 @@ namespace {
 
 // Transposes tiles of up to 32 rows of 96 bytes: read along one axis in 16-byte units, written along the other in words. Pixels of any size up to 24
 // bytes are moved as bytes: the places of a word's bytes in the stage are found once and serve for all rows of the output. Rows of the stage are an
-// odd number of words apart, so that columns are read without bank conflicts.
+// odd number of words apart, so columns are read without bank conflicts.
 __global__ void __launch_bounds__(kThreads, 4)
     planes_gpu(const __grid_constant__ TableRows<Place> places, int count, const __grid_constant__ TableRows<Plan> plans, uint32_t units,
                const __grid_constant__ TableRows<unsigned long long> fills) {

@@ -371,7 +371,7 @@ __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) inline void split_
   // 12 bytes to each lane, with the lanes reversed if mirrored
   const __m512i spread = planes.mirrored ? _mm512_setr_epi32(9, 10, 11, 0, 6, 7, 8, 0, 3, 4, 5, 0, 0, 1, 2, 0)
                                          : _mm512_setr_epi32(0, 1, 2, 0, 3, 4, 5, 0, 6, 7, 8, 0, 9, 10, 11, 0);
-  // The last group overlaps the one before it, so that no pixel remains to be computed separately.
+  // The last group overlaps the one before it, so no pixel remains to be computed separately.
   for (int64_t x = 0; x < n; x = x + 32 <= n || x + 16 == n ? x + 16 : n - 16) {
     const __m512i bytes = _mm512_maskz_loadu_epi32(0x0fff, src + (planes.mirrored ? -3 * (x + 15) : 3 * x));
     const __m512i pixels = _mm512_maskz_permutexvar_epi32(kAll, spread, bytes);

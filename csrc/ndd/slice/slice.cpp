@@ -202,7 +202,7 @@ void convert_box(const Box& box, const Channel* channels, DType in, DType out) {
   char *gathered = items.data(), *converted = gathered + gathered_bytes;
   if (channels_last) {
     for (int64_t k = 0; k < staged; ++k) {
-      // Repeated along the row, so that the loop that normalizes needs no index modulo the number of channels and is vectorized.
+      // Repeated along the row, so the loop that normalizes needs no index modulo the number of channels and is vectorized.
       mean[k] = k < width ? channels[k].mean : mean[k - width];
       scale[k] = k < width ? channels[k].scale : scale[k - width];
     }

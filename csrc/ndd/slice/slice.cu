@@ -123,7 +123,7 @@ __device__ void stage_rows(const Tile& tile, uint4* stage, int lane) {
       uint4 value[kInFlight];
 #pragma unroll
       for (int k = 0; k < kInFlight; ++k) {
-        // Lanes beyond the end read the last unit again, so that no branch lies between the loads.
+        // Lanes beyond the end read the last unit again, so no branch lies between the loads.
         const int u = min(from + k * kLane, total - 1), row = quotient(u, inverse);
         const char* const source = start + row * row_in;
         value[k] = load_vector(source - misalignment(source) + 16 * (u - row * units));

@@ -6,7 +6,7 @@
 // inside [begin, end) and the output written only inside its extent, for any alignment and any pair of types. Slices of different samples may run
 // concurrently, so their outputs must not overlap.
 //
-// Take it wherever elements only move: a new operator of this kind says where each axis begins, ends and steps, and has no loop of its own.
+// Use it wherever elements only move: a new operator of this kind says where each axis begins, ends and steps, and has no loop of its own.
 // Several boxes on top of each other are layers.h; positions that depend on the data are ops/shape or the warp driver.
 #pragma once
 
@@ -27,7 +27,7 @@ constexpr int kSliceDims = 8;
 struct Channel {
   float mean = 0.0f, scale = 1.0f, shift = 0.0f, fill = 0.0f;
 
-  // Three separate roundings, so that every instruction set and the GPU give the same result.
+  // Three separate roundings, so every instruction set and the GPU give the same result.
   NDD_HD float operator()(float v) const {
 #ifdef __CUDA_ARCH__
     return __fadd_rn(__fmul_rn(__fsub_rn(v, mean), scale), shift);

@@ -111,7 +111,7 @@ __device__ inline int find_place(const Place* places, int count, uint32_t unit) 
   return k;
 }
 
-// Calls visit() for the warp's tiles: the warps of the grid take the units of all slices in turn, so that they work on neighboring memory.
+// Calls visit() for the warp's tiles: the warps of the grid take the units of all slices in turn, so they work on neighboring memory.
 template <class Visit>
 __device__ void for_each_tile(const TableRows<Place>& places, int count, const TableRows<Plan>& plans, uint32_t units, Tile& tile, Visit visit) {
   const uint32_t step = gridDim.x * kWarps;

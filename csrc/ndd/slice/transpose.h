@@ -44,7 +44,7 @@ NDD_ALWAYS_INLINE inline void for_blocks(const Plane& p, Block block) {
   // A tile's columns are about a cache line of the input, and its rows one or two of the output.
   constexpr int64_t tile_rows = bytes < 6 ? 96 / bytes : 16, tile_cols = bytes == 3 ? 16 : 64 / bytes, ahead = 3;
   const int64_t across = (p.cols + tile_cols - 1) / tile_cols, tiles = (p.rows + tile_rows - 1) / tile_rows * across;
-  // Prefetches from the last byte backwards, so that the line that holds a row's end is always included.
+  // Prefetches from the last byte backwards, so the line that holds a row's end is always included.
   const auto fetch = [&](int64_t tile) NDD_ALWAYS_INLINE {
     if (tile >= tiles) return;
     const int64_t r0 = tile / across * tile_rows, r1 = std::min(r0 + tile_rows, p.rows);

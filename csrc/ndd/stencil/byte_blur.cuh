@@ -2,9 +2,9 @@
 // Convolution of images of bytes with symmetric windows of up to 33 x 33 elements, to bytes: the sums of separable.cu, in the same order and with the
 // same results, for images of up to four channels. As there, a block walks down a strip of the image, 32 rows at a time.
 //
-// What is new is how elements travel. Pixels come 16 at a time, by 16-byte loads, and are separated into their colors, so that neighbors along the
+// What is new is how elements travel. Pixels come 16 at a time, by 16-byte loads, and are separated into their colors, so neighbors along the
 // width are neighbors in a word: a thread has the 48 elements around its 16 results in three 16-byte loads from shared memory. The rows between the
-// passes keep the colors apart, in aligned pieces of 16 bytes as well. All distances are constants, so that accesses need no arithmetic, and results
+// passes keep the colors apart, in aligned pieces of 16 bytes as well. All distances are constants, so accesses need no arithmetic, and results
 // leave through shared memory, 16 bytes at a time. Bytes become floats, and sums bytes, by their places in a float of 2^23 instead of by conversions,
 // which are issued at an eighth of the rate.
 //
@@ -32,7 +32,7 @@ constexpr int kUnit = 16;  // pixels that are staged together, and results of a 
 constexpr int kMaxRadius = kUnit;
 constexpr int kColumns = 256;  // elements of a row of results, at most
 constexpr int kResident = 3;  // blocks of a multiprocessor, which leaves 80 registers for a thread
-// Floats from one row between the passes to the next: an odd number of pieces of 16 bytes, so that eight lanes that store pieces of their rows use
+// Floats from one row between the passes to the next: an odd number of pieces of 16 bytes, so eight lanes that store pieces of their rows use
 // different banks.
 constexpr int kBetweenPitch = kColumns + 4;
 
@@ -151,7 +151,7 @@ __device__ __forceinline__ void blur_columns(const float* between, uint8_t* resu
     uint8_t* const to = results + first * kColumns + pixel * kInner + c;
     float sum[kUnit];
     add_windows(sum, half, radius, [&](int k) { return center[k * kBetweenPitch]; });
-    // saturate<uint8_t>() as the lowest byte of a float of 2^23, where the sum is rounded down. Weights are positive and add up to 1, so that it
+    // saturate<uint8_t>() as the lowest byte of a float of 2^23, where the sum is rounded down. Weights are positive and add up to 1, so it
     // needs no limits.
 #pragma unroll
     for (int o = 0; o < kUnit; ++o) to[o * kColumns] = static_cast<uint8_t>(__float_as_uint(__fadd_rd(sum[o] + 0.49999997f, 8388608.0f)));
@@ -187,7 +187,7 @@ __global__ void __launch_bounds__(kThreads, kResident) blur_gpu(const __grid_con
       int y = down * image.high, next = y - image.down, ready = 0;  // ready: rows between the passes
 #pragma unroll 1
       for (;;) {
-        // The rows above the first result are staged on their own, so that every later step has 32 rows.
+        // The rows above the first result are staged on their own, so every later step has 32 rows.
         const int fresh = ready < halo ? halo - ready : kRows;
         if (thread < fresh) rows[thread] = reflect_101_of<int32_t>(next + thread, image.height);
         __syncthreads();  // also: the results of the previous step are stored
@@ -217,7 +217,7 @@ __global__ void __launch_bounds__(kThreads, kResident) blur_gpu(const __grid_con
         }
         y += kRows;
         if (y >= y_end) break;
-        // The next step begins with the last rows of this step. There are at most 32, so that source and destination do not overlap.
+        // The next step begins with the last rows of this step. There are at most 32, so source and destination do not overlap.
         static_assert(2 * kMaxRadius <= kRows);
         constexpr int kRowPieces = kInner * L::kPixels / 4;
         for (int i = thread; i < halo * kRowPieces; i += kThreads) {

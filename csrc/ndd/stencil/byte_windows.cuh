@@ -3,7 +3,7 @@
 // `inner` bytes apart. Four elements, one word, at a time.
 //
 // Rows come in aligned pieces of 16 bytes, whatever their alignment is, and keep their misalignment in the tile; words of the window are assembled from
-// two words of the tile by a funnel shift. Results go through shared memory too, so that rows leave in aligned pieces of 16 bytes, as well as they came. With
+// two words of the tile by a funnel shift. Results go through shared memory too, so rows leave in aligned pieces of 16 bytes, as well as they came. With
 // a byte an access, such filters reached 0.22 to 0.28 of the copy bandwidth of an H100.
 //
 // The functor has constants kRows, kColumns, kResident (blocks of a multiprocessor), kScale (bytes of the result for each of the image), kOutputs (rows of a

@@ -54,7 +54,7 @@ template <class S>
 void weighted_taps(const S* const* rows, const S* weight, int64_t count, int64_t n, S* out) {
   static constexpr auto first = first_taps<S>(std::make_index_sequence<kMaxTaps>{});
   if (count == 0) return static_cast<void>(std::fill_n(out, n, S{}));
-  // The first sweep takes the remainder, so that all later ones are full.
+  // The first sweep takes the remainder, so all later ones are full.
   int64_t done = (count - 1) % kMaxTaps + 1;
   first[done - 1](rows, weight, n, out);
   for (; done < count; done += kMaxTaps) sum_taps<S, kMaxTaps, true>(rows + done, weight + done, n, out);

@@ -47,7 +47,7 @@ struct WeightedSum {
     else return element;
   }
 
-  // Goes through the window column by column while 16 values slide down, so that each value is loaded once per column.
+  // Goes through the window column by column while 16 values slide down, so each value is loaded once per column.
   __device__ void outputs(const S* from, int pitch, int inner, int down, int along, const float* weights, void* to, int64_t at, int64_t row,
                           int count) const {
     float sum[kPiece];
@@ -60,7 +60,7 @@ struct WeightedSum {
       for (int o = 0; o < kPiece; ++o, next += pitch) window[o] = value(*next);
       // The window is a ring in registers: `shift` says which of its entries belongs to output 0. All indices are known after unrolling.
       const auto add = [&](float weight, int shift) {
-        if (weight == 0.0f) return;  // skipped, so that even infinite elements have no effect
+        if (weight == 0.0f) return;  // skipped, so even infinite elements have no effect
 #pragma unroll
         for (int o = 0; o < kPiece; ++o) sum[o] += weight * window[(o + shift) % kPiece];
       };
@@ -76,13 +76,7 @@ struct WeightedSum {
         }
       }
     }
-    for_dtype(out, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      T* element = static_cast<T*>(to) + at;
-#pragma unroll
-      for (int o = 0; o < kPiece; ++o, element += row)
-        if (o < count) *element = saturate<T>(sum[o]);
-    });
+    store_elements(sum, count, to, out, at, row);
   }
 };
 
@@ -95,7 +89,7 @@ struct ByteWeightedSum {
 
   __device__ float weight(const ByteImages& image, int k) const { return load_element(image.weights, weight_type, k); }
 
-  // saturate<uint8_t>() as the lowest byte of a number of 2^23: whole numbers are all that it can hold, and the sum is rounded down.
+  // saturate<uint8_t>() as the lowest byte of a number of 2^23: integers are all that it can hold, and the sum is rounded down.
   static __device__ __forceinline__ uint32_t rounded(float sum) {
     return __float_as_uint(__fadd_rd(fminf(fmaxf(sum + 0.49999997f, 0.0f), 255.0f), 8388608.0f));
   }
@@ -177,7 +171,7 @@ __global__ void __launch_bounds__(256) correlation_kernel(const __grid_constant_
 
 template <class S>
 void launch(const char* op, const std::vector<Correlation>& images, Border border, DType in, DType out, DType weights, DType fill_type) {
-  // Decided for each image on its own, so that its result does not depend on the rest of the batch.
+  // Decided for each image on its own, so its result does not depend on the rest of the batch.
   std::vector<ByteImages> small;
   std::vector<WindowImage> tiled;
   std::vector<Correlation> rest;

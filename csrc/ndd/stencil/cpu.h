@@ -46,7 +46,7 @@ struct TapWindow {
   std::vector<float> weight;
 };
 
-// out[z, y, x] = sum of weight[dz, dy, dx] * in[z + dz - before, ...]. Weights of 0 are skipped, so that even infinite elements have no effect.
+// out[z, y, x] = sum of weight[dz, dy, dx] * in[z + dz - before, ...]. Weights of 0 are skipped, so even infinite elements have no effect.
 void correlate(const Grid& in_grid, const Grid& out_grid, const TapWindow& window, Border border, float fill, const void* in, DType in_dtype,
                void* out, DType out_dtype);
 

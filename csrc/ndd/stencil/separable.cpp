@@ -28,7 +28,7 @@ struct Taps<uint16_t> {
   uint16_t bias = 0;
 
   explicit Taps(const Window& window) : weight(window.half.size()) {
-    // The center takes what the other weights leave of one half, so that rounding never changes the brightness.
+    // The center takes what the other weights leave of one half, so rounding never changes the brightness.
     int32_t rest = 1 << 15;
     for (size_t k = weight.size(); k-- > 1;) {
       weight[k] = static_cast<uint16_t>(std::lround(std::min(window.half[k], 0.5f) * 65536.0f));

@@ -17,7 +17,7 @@ namespace {
 __device__ inline float as_float(float value) { return value; }
 __device__ inline float as_float(uint8_t value) { return static_cast<float>(static_cast<uint32_t>(value)); }
 
-// The sums of 16 consecutive outputs, `stride` apart, computed from the center of the window outwards: two windows of 16 values slide apart, so that
+// The sums of 16 consecutive outputs, `stride` apart, computed from the center of the window outwards: two windows of 16 values slide apart, so
 // a tap costs two loads of values and one of its weight for 32 operations. All indices are compile-time constants, so the windows stay in registers.
 template <class Load>  // Load: offset from the first output, in elements -> float
 __device__ void weighted_sums(float (&sum)[kPiece], const float* half, int radius, Load load) {
@@ -77,13 +77,7 @@ struct Blur {
       for (int o = 0; o < kPiece; ++o)
         if (o < count) sum[o] += add[at + o * row];
     }
-    for_dtype(out, [&](auto tag) {
-      using T = typename decltype(tag)::type;
-      T* element = static_cast<T*>(to) + at;
-#pragma unroll
-      for (int o = 0; o < kPiece; ++o, element += row)
-        if (o < count) *element = saturate<T>(sum[o]);
-    });
+    store_elements(sum, count, to, out, at, row);
   }
 };
 
@@ -289,7 +283,7 @@ void launch_planes(const char* op, const std::vector<SeparableImage>& images, DT
 
 template <class S>
 void launch(const char* op, const std::vector<SeparableImage>& images, int64_t spatial, DType in, DType out) {
-  // Decided for each image on its own, so that its result does not depend on the rest of the batch.
+  // Decided for each image on its own, so its result does not depend on the rest of the batch.
   const auto fits = [&](const SeparableImage& image) { return spatial > 1 && fits_tile<Blur<S>>(tile_image(image)); };
   // The usual case, without copies of the list.
   if (spatial == 2 && std::all_of(images.begin(), images.end(), fits)) return launch_planes<S>(op, images, in, out);

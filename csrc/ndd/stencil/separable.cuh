@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kTileThreads, Filter::kBlocks)
       locate_rows(rows, kTileRows, block.plane, next, border, filter.in_bytes());
       __syncthreads();
       for (;;) {
-        // The last rows of the halo are staged on their own, so that every later step has 32 rows.
+        // The last rows of the halo are staged on their own, so every later step has 32 rows.
         const int fresh = ready < halo && halo - ready < kTileRows ? halo - ready : kTileRows;
         filter.stage(
             staged, block.staged_pitch,
@@ -187,7 +187,7 @@ void launch_tiles(const char* op, const std::vector<TileImage>& images, Border b
     for (const TileImage& image : images) bytes = std::max(bytes, tile_plan<Filter>(image, elements).bytes);
     return bytes;
   };
-  // Large windows get narrower tiles, so that three blocks still share a multiprocessor.
+  // Large windows get narrower tiles, so three blocks still share a multiprocessor.
   int64_t elements = 192, bytes = bytes_of(elements);
   while (bytes > kGoodTileBytes && elements > kPiece) bytes = bytes_of(elements /= 2);
   const auto tiles_of = [&](const TileImage& image, int64_t steps) {

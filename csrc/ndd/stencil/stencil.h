@@ -44,7 +44,7 @@ NDD_HD Index border_index_of(Border border, Index i, Index n) {
   if (border == Border::reflect_101) return reflect_101_of<Index>(i, n);
   if (border == Border::clamp) return i < 0 ? 0 : n - 1;
   if (border == Border::constant) return -1;
-  // reflect_1001 repeats the border element, so that its period is 2 n.
+  // reflect_1001 repeats the border element, so its period is 2 n.
   const Index period = border == Border::wrap ? n : 2 * n;
   i %= period;
   if (i < 0) i += period;

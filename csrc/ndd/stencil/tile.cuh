@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tiles of an image in shared memory, for filters whose windows overlap. Every element is read from global memory once, and borders are resolved
-// while the tile is staged, so that the loops over windows are free of them. Rows consist of elements: with interleaved channels, neighboring pixels
+// while the tile is staged, so the loops over windows are free of them. Rows consist of elements: with interleaved channels, neighboring pixels
 // of a channel are `inner` elements apart.
 #pragma once
 
@@ -32,7 +32,7 @@ struct Plane {
   NDD_HD int64_t row() const { return width * inner; }
 };
 
-// The elements from one row of a tile to the next. An odd number of words, so that lanes that go down a column use different banks.
+// The elements from one row of a tile to the next. An odd number of words, so lanes that go down a column use different banks.
 NDD_HD int64_t tile_pitch(int64_t columns, int64_t bytes) {
   const int64_t in_word = bytes < 4 ? 4 / bytes : 1;
   return (((columns + in_word - 1) / in_word) | 1) * in_word;

@@ -126,7 +126,7 @@ void launch_windows(const char* op, const std::vector<WindowImage>& images, Bord
     return bytes;
   };
   int64_t elements = 192, bytes = bytes_of(elements), most = 0;
-  // Narrower tiles for larger windows, so that several blocks fit in a multiprocessor.
+  // Narrower tiles for larger windows, so several blocks fit in a multiprocessor.
   while (bytes > kGoodTileBytes && elements > kPiece) bytes = bytes_of(elements /= 2);
   for (const WindowImage& image : images) {
     const int64_t pixels = window_plan<Filter>(image, elements).pixels;

@@ -152,7 +152,7 @@ void* allocate(size_t bytes) {
 void release(const Block& block) { munmap(block.data, whole_pages(block.bytes)); }
 #endif
 
-// Four size classes per power of two, so that ragged batches, no two of which have the same size, can reuse each other's buffers: cutting windows out
+// Four size classes per power of two, so ragged batches, no two of which have the same size, can reuse each other's buffers: cutting windows out
 // of 16 images (60 MB) takes 5 ms in a reused buffer and 100 to 150 ms in a fresh one. The rounding costs nothing: pages that are never written take
 // no memory.
 size_t rounded_up(size_t bytes) {

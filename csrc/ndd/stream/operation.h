@@ -69,7 +69,7 @@ struct Operation {
   // finished instead of batching reports (Links).
   std::atomic<bool> hurried{false};
 
-  // Describes how `result` (identified by its address) is computed, so that a later call can compute it itself. Null for most operations, and once
+  // Describes how `result` (identified by its address) is computed, so a later call can compute it itself. Null for most operations, and once
   // this one has finished.
   FormulaPtr formula;
   const void* result = nullptr;

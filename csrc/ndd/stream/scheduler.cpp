@@ -198,7 +198,7 @@ void Scheduler::release(const OperationPtr& operation) {
   Lock lock = hold();
   operation->released = true;
   if (operation->state != Operation::held || !operation->unwanted()) return;
-  // Complete it now instead of at its turn, so that the next call can reuse the result's memory.
+  // Complete it now instead of at its turn, so the next call can reuse the result's memory.
   const auto found = std::find_if(later_.begin(), later_.end(), [&](const auto& entry) { return entry.second == operation; });
   if (found == later_.end()) return;
   later_.erase(found);
@@ -216,7 +216,7 @@ void Scheduler::submit_locked(const OperationPtr& operation) {
       if (d.operation->state == Operation::held && seen.insert(d.operation->id).second) held.push_back(d.operation);
     }
   }
-  // In call order, so that inputs are queued, and can be counted as missing, before their readers.
+  // In call order, so inputs are queued, and can be counted as missing, before their readers.
   std::sort(held.begin(), held.end(), [](const OperationPtr& a, const OperationPtr& b) { return a->id < b->id; });
   for (const OperationPtr& next : held) {
     if (next->state == Operation::held) enqueue(next);
@@ -524,7 +524,7 @@ Scheduler& scheduler() {
   // Never destroyed: threads may still be running during process exit.
   static const bool initialized = [] {
     process_scheduler = new Scheduler(std::max(1u, std::thread::hardware_concurrency()));
-    // A forked child has no worker threads. The parent therefore finishes everything queued before the fork, so that the child finds every result
+    // A forked child has no worker threads. The parent therefore finishes everything queued before the fork, so the child finds every result
     // complete.
     // Before the fork, in the parent afterward, in the child afterward.
     pthread_atfork([] { held_for_fork = new std::unique_lock<std::mutex>(process_scheduler->drain()); },

@@ -15,7 +15,7 @@ constexpr size_t kSpans = 1 << 15;
 
 thread_local int64_t work_owner = 0;
 
-// The owner's number follows a NUL, so that the key, read as a C string, is the operator's name. The map stays small: there are only as many owners
+// The owner's number follows a NUL, so the key, read as a C string, is the operator's name. The map stays small: there are only as many owners
 // as loaders alive at a time.
 std::pair<const std::string, std::chrono::nanoseconds>* Scheduler::worked_for(std::string_view op, int64_t owner) {
   std::string of_owner;

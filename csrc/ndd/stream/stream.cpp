@@ -17,7 +17,7 @@ namespace {
 
 // Waking a worker and being woken costs 9 us, so smaller work whose inputs are ready runs on the calling thread.
 constexpr double kInlineNanoseconds = 20'000;
-// Work above this estimate is left to the workers even if the caller waits for it, so that Python can check for Ctrl-C meanwhile.
+// Work above this estimate is left to the workers even if the caller waits for it, so Python can check for Ctrl-C meanwhile.
 constexpr double kHereNanoseconds = 50'000'000;
 constexpr auto kMaxHere = std::chrono::milliseconds(100);
 // The target duration of a chunk: long enough that taking one (0.3 us) is negligible, short enough to balance the load. Cropping 16 images to 224
@@ -25,7 +25,7 @@ constexpr auto kMaxHere = std::chrono::milliseconds(100);
 constexpr double kChunkNanoseconds = 12'000;
 
 // For work that a caller waits for: up to kSharedNanoseconds (estimated), threads share the samples without the scheduler, kTogetherNanoseconds worth
-// at a time. Longer work stays in chunks, so that between them threads can serve other callers, and callers can check for Ctrl-C.
+// at a time. Longer work stays in chunks, so between them threads can serve other callers, and callers can check for Ctrl-C.
 constexpr double kSharedNanoseconds = 2'000'000, kTogetherNanoseconds = 3'000;
 
 // In eager mode, larger work with a formula is held back in case the next call can absorb it: it is long enough for the delay not to matter.

@@ -20,7 +20,7 @@ namespace ndd {
 // a few microseconds is not worth waking another thread. `inputs` are kept alive until the work has finished.
 void launch_cpu(std::string_view op, int64_t samples, double nanoseconds, const std::vector<Tensor>& inputs, Work work);
 
-// Describes what pending work computes, in terms of its operator, so that a later call can compute it as a part of its own work.
+// Describes what pending work computes, in terms of its operator, so a later call can compute it as a part of its own work.
 struct Formula {
   virtual ~Formula() = default;
 };
@@ -45,7 +45,7 @@ void launch_fused(std::string_view op, int64_t samples, double nanoseconds, cons
 void launch_groups(std::string_view op, int64_t samples, int64_t groups, double nanoseconds, Work work);
 
 #ifdef __NVCC__
-// nvcc compiles the CUDA half of a kernel (ndd/kernel.h). These overloads are chosen there, so that it generates no code for the CPU work.
+// nvcc compiles the CUDA half of a kernel (ndd/kernel.h). These overloads are chosen there, so it generates no code for the CPU work.
 template <class Function>
 [[noreturn]] void launch_cpu(std::string_view op, int64_t, double, const std::vector<Tensor>&, Function&&) {
   fail(op, ": the CUDA kernel was called with CPU tensors");

@@ -231,7 +231,7 @@ class RowSampler {
       int32_t found = 0;
       for (int32_t j = 0; j < count; ++j) {
         const float left = first + static_cast<float>(j);
-        // Negated comparisons, so that NaN counts as outside; or-ed without branches, so that the loop vectorizes.
+        // Negated comparisons, so NaN counts as outside; or-ed without branches, so the loop vectorizes.
         found |= static_cast<int32_t>(!(across[j] >= left)) | static_cast<int32_t>(!(across[j] < left + 1.0f)) |
                  static_cast<int32_t>(!(down[j] >= low)) | static_cast<int32_t>(!(down[j] < high));
       }

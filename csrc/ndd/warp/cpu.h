@@ -22,7 +22,7 @@ namespace warp {
 
 constexpr int64_t kBlock = 512;  // in pixels: the coordinates and positions of a block stay in the L1 cache
 
-// The points of a block, axis by axis, so that loops over pixels vectorize.
+// The points of a block, axis by axis, so loops over pixels vectorize.
 template <int D>
 struct Coordinates {
   float at[D][kBlock];

@@ -10,7 +10,7 @@
 //
 // A map may return any point, also infinite or NaN: the samplers read only inside the source.
 //
-// Take it where the source of a pixel is any point. Axes that are only scaled are resampled (resample/), which has antialias; mirrored and
+// Use it where the source of a pixel is any point. Axes that are only scaled are resampled (resample/), which has antialias; mirrored and
 // exchanged axes are slices (slice/).
 #pragma once
 

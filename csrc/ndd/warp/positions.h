@@ -13,7 +13,7 @@
 
 namespace ndd::warp {
 
-// Where every point of a block reads, computed in a vectorized pass of its own, so that the samplers only load. `pixel` is the index of the pixel
+// Where every point of a block reads, computed in a vectorized pass of its own, so the samplers only load. `pixel` is the index of the pixel
 // that contains the point, or of the neighbor below it; kFill if only the fill value is visible; kBorder if the neighbors must be checked one by one.
 inline constexpr int32_t kFill = -1, kBorder = -2;
 template <int D>
@@ -31,7 +31,7 @@ bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
     constexpr int32_t lead = kLead<interp>, trail = kTaps<interp> / 2;
     // A replicated border has the border's own value everywhere, so clamping the point implements it, as long as the filter has at most two taps.
     const bool clamp = src.border == WarpBorder::replicate && kTaps<interp> <= 2, constant = src.border == WarpBorder::constant;
-    // The range to which points are clamped: just beyond where they no longer matter, so that the conversion to int32 is defined.
+    // The range to which points are clamped: just beyond where they no longer matter, so the conversion to int32 is defined.
     float least[D], most[D];
     int32_t size[D], top[D], highest[D], step[D];
     [[maybe_unused]] int32_t period[D], turned[D];

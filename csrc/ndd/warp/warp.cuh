@@ -13,7 +13,7 @@
 namespace ndd {
 namespace warp {
 
-// A block's pixels are compact, so that a rotated tile still reads a compact part of the source.
+// A block's pixels are compact, so a rotated tile still reads a compact part of the source.
 constexpr int kTileWidth = 32, kTileHeight = 8;
 
 template <int D, class Map>

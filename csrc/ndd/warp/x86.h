@@ -130,7 +130,7 @@ NDD_AVX2 void linear_u8_avx2(const U8Image& image, const float* xs, const float*
   const __m256i max_offset = _mm256_set1_epi32(image.width * image.height * channels - stride - 8);
   const __m256i low_pixels = _mm256_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3), high_pixels = _mm256_setr_epi32(4, 4, 5, 5, 6, 6, 7, 7);
 
-  // The last group overlaps the one before, so that all have eight pixels.
+  // The last group overlaps the one before, so all have eight pixels.
   for (int64_t j = 0; j < n; j = j + 16 <= n || j + 8 == n ? j + 8 : n - 8) {
     uint8_t* dst = out + j * channels;
     __m256 x = _mm256_sub_ps(_mm256_loadu_ps(xs + j), half), y = _mm256_sub_ps(_mm256_loadu_ps(ys + j), half);

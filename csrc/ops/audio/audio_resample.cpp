@@ -37,7 +37,7 @@ void load_channel(const ResampleJob& job, int64_t i, int64_t channel, int64_t be
       }
     }
   }
-  // After the conversion: types of integers reach the filter in the range of the result, so that nothing is scaled afterwards.
+  // After the conversion: types of integers reach the filter in the range of the result, so nothing is scaled afterwards.
   const Scaling scaling = job.load;
   if (!scaling.keeps_values())
     for (int64_t t = 0; t < length; ++t) to[t] = scaling(to[t]);

@@ -19,7 +19,7 @@ constexpr int kThreads = 256;
 // the weights in its registers.
 constexpr int kPeriods = 4;
 constexpr int kTaps = 4;  // that are unrolled; every filter has a multiple of 16
-constexpr int64_t kMinPeriod = 128;  // outputs; shorter ones are repeated, so that a warp still has neighbors
+constexpr int64_t kMinPeriod = 128;  // outputs; shorter ones are repeated, so a warp still has neighbors
 constexpr int64_t kMaxRepeated = 1 << 16;  // weights, up to which they are
 
 struct Run {

@@ -41,7 +41,7 @@ inline NDD_ALWAYS_INLINE void add_rows(const float* weights, const float* from, 
 }
 
 inline NDD_ALWAYS_INLINE void map_wide(const BandRow& row, const float* weights, const float* from, int64_t step, int64_t columns, float* to) {
-  // The remainder first, so that all later rounds have four rows.
+  // The remainder first, so all later rounds have four rows.
   int32_t k = row.count % 4;
   if (k == 0) add_rows<0>(weights, from, step, columns, true, to);
   else if (k == 1) add_rows<1>(weights, from, step, columns, true, to);

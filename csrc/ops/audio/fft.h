@@ -42,7 +42,7 @@ struct ComplexPlan {
   int64_t n, frequencies;
   std::vector<Stage> stages;
   std::vector<float> twiddles;
-  // For a single long transform, whose first stages have nothing to handle side by side: n = columns * rows, as a matrix of which first all columns are
+  // For a single long transform, whose first stages have nothing to handle side by side: n = columns * rows, as a matrix whose columns are first all
   // transformed and then, after a multiplication by exp(-2 pi i k b / n) for frequency k of column b, all rows (Bailey's four steps).
   std::unique_ptr<const ComplexPlan> columns, rows;
   std::vector<float> cross_re, cross_im;
@@ -106,7 +106,7 @@ NDD_HD constexpr T root_sin(int radix, int k) {
   return static_cast<T>(k == 0 ? 0.0 : roots[k - 1]);
 }
 
-// The transform of an odd number of complex numbers, by their symmetry: x[j] and x[R - j] are multiplied by conjugate roots, so that their sum and
+// The transform of an odd number of complex numbers, by their symmetry: x[j] and x[R - j] are multiplied by conjugate roots, so their sum and
 // difference need half of the multiplications.
 template <int R, class T>
 NDD_HD void odd_dft(T (&re)[R], T (&im)[R]) {

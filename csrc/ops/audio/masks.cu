@@ -69,7 +69,7 @@ struct Run {
   Masks masks;
 };
 
-// One block for each sample, so that the order of the sum, and with it its last bits, does not depend on the batch.
+// One block for each sample, so the order of the sum, and with it its last bits, does not depend on the batch.
 __global__ void __launch_bounds__(kThreads) means_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype, float* means) {
   __shared__ double shared[kThreads];
   for (int64_t r = blockIdx.x; r < count; r += gridDim.x) {

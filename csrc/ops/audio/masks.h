@@ -27,7 +27,7 @@ struct Masks {
   }
 };
 
-// A mask is up to `widest` wide and lies anywhere within the extent. Three words are drawn for each, whether it is applied or not, so that a probability
+// A mask is up to `widest` wide and lies anywhere within the extent. Three words are drawn for each, whether it is applied or not, so a probability
 // does not change the places of the other masks.
 inline Masks draw_masks(Philox stream, int64_t count, float widest, float probability, int64_t extent) {
   // With ends of 32 bits the masks of a run take 512 bytes.

@@ -28,7 +28,7 @@ struct Silence {
   NDD_HD int64_t window_of(int64_t count) const { return window < count ? window : count; }
 };
 
-// Sums of the windows that begin in each group of eight elements. Groups are summed first, so that an element costs four additions, in short chains.
+// Sums of the windows that begin in each group of eight elements. Groups are summed first, so an element costs four additions, in short chains.
 // Van Herk's decomposition, with groups of eight in place of elements: `middles[g]` is the sum of `span` groups from g on. The rest of the first
 // group and the beginning of the last one are added for each window.
 template <class T>
@@ -166,7 +166,7 @@ void find_region(const Samples& in, int64_t i, const Silence& silence, int32_t* 
 constexpr int kThreads = 256, kOfLane = 8;  // neighbors that a lane adds before lanes exchange their sums
 
 // What the launches of a sample find one after the other.
-// `first` begins at the number of elements and `last` at -1, so that the first window found replaces both.
+// `first` begins at the number of elements and `last` at -1, so the first window found replaces both.
 struct Region {
   unsigned long long loudest;  // the bits of a double that is not negative: their order is its order
   long long first, last;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A task is a sample with its signals side by side, or a group of samples that have one signal each, so that the lanes are full either way.
+// A task is a sample with its signals side by side, or a group of samples that have one signal each, so the lanes are full either way.
 #include "ops/audio/power_spectrum.h"
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 
 namespace ndd::audio {
 
-// Returns at least `elements` elements. A buffer above kMaxKeptBytes is freed when a smaller one suffices, so that one very long signal does not hold memory
+// Returns at least `elements` elements. A buffer above kMaxKeptBytes is freed when a smaller one suffices, so one very long signal does not hold memory
 // in every thread.
 template <class T>
 T* scratch_of(LineVector<T>& buffer, size_t elements) {

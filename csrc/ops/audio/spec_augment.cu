@@ -170,7 +170,7 @@ constexpr int kThreads = 256;
 // Frames of a tile, a constant: the order of the sum, and with it its last bits, does not depend on the batch.
 constexpr int kFrames = 32;
 
-// A sample. `draws` are made on the host, from the same words as on the CPU, so that both devices mask the same elements.
+// A sample. `draws` are made on the host, from the same words as on the CPU, so both devices mask the same elements.
 struct Run {
   const void* in;
   void* out;

@@ -257,7 +257,7 @@ void transform(const ComplexPlan& plan, int64_t lanes, float*& re, float*& im, f
   // Bluestein's algorithm for lengths with large prime factors: `filter` is the transform of the conjugate chirp, including the factor 1 / length.
   multiply(plan.filter.data(), plan.extent(), lanes, -1.0f, re, im);
   run(*plan.convolution, lanes, re, im, other_re, other_im);
-  // Not all frequencies: those of a real signal, of which only the magnitudes are used. The conjugate has the same, and the chirp's are 1.
+  // Fewer frequencies mean a real signal, and only magnitudes are used. The conjugate has the same ones, and those of the chirp are 1.
   if (plan.frequencies < plan.n) return;
   for (int64_t i = 0; i < plan.n * lanes; ++i) im[i] = -im[i];
   multiply(plan.chirp.data(), plan.n, lanes, 1.0f, re, im);

@@ -153,7 +153,7 @@ void launch_spectra(const char* op, const std::vector<typename Access::Run>& run
   while (lanes > 1 && (lanes * number_bytes > kSharedBytes || lanes / 2 >= max_signals)) lanes /= 2;
   const bool is_shared = lanes * number_bytes <= kSharedBytes;
   int64_t x = std::min<int64_t>((max_signals + lanes - 1) / lanes, 1 << 16), y = std::min<int64_t>(runs.size(), 65535);
-  if (!is_shared) {  // long signals: fewer blocks, so that their scratch memory stays below a gigabyte
+  if (!is_shared) {  // long signals: fewer blocks, so their scratch memory stays below a gigabyte
     const int64_t blocks = std::max<int64_t>(1, (int64_t{1} << 30) / number_bytes);
     x = std::min(x, blocks);
     y = std::min(y, std::max<int64_t>(1, blocks / x));

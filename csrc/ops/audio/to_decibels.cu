@@ -54,7 +54,7 @@ void find_largest(const float* row, int64_t n, float* largest) {
 template <class Visit>
 void for_each_row(const Samples& in, int64_t i, Visit visit) {
   const int64_t count = in.volume(i);
-  // Floats are visited in place, all together.
+  // Floats are read in place, in one visit.
   if (in.dtype() == DType::float32) return visit(static_cast<const float*>(in.data(i)), 0, count);
   alignas(64) float row[kRow];
   const LoadRow load = row_loader(in.dtype());
@@ -97,7 +97,7 @@ struct Run {
 
 // Floats that are not negative are ordered like their bits, for which there is an atomic maximum.
 __global__ void __launch_bounds__(kThreads) largest_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType in, int* largest) {
-  // Each block finds its maximum first, so that there is one global atomic per block.
+  // Each block finds its maximum first, so there is one global atomic per block.
   __shared__ int block_largest;
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];

@@ -35,7 +35,7 @@ void widen_extremes(const T* row, int64_t n, T* least, T* largest) {
     T* __restrict high = largest;
     const int64_t count = n;
     for (int64_t k = 0; k < count; ++k) {
-      // A comparison with NaN is false, so that NaN widens nothing.
+      // A comparison with NaN is false, so NaN widens nothing.
       low[k] = from[k] < low[k] ? from[k] : low[k];
       high[k] = from[k] > high[k] ? from[k] : high[k];
     }
@@ -135,7 +135,7 @@ void stretch_rows(const char* in, DType dtype, int64_t pixels, int64_t channels,
     widen_extremes(row.data(), n, least.data(), largest.data());
   }
   fold_lanes(lanes, channels, least.data(), largest.data());
-  // Lows and divisors are repeated along the row, so that the loop below has no inner loop over channels and vectorizes.
+  // Lows and divisors are repeated along the row, so the loop below has no inner loop over channels and vectorizes.
   for (int64_t k = 0; k < lanes; ++k) {
     const Stretch stretch(least[k % channels], largest[k % channels], white, whole);
     lows[k] = stretch.low;
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(pixels::kThreads, pixels::kResident)
     const ByteRun run = runs[k];
     assume_global(run.in);
     uint32_t least[kChannels], largest[kChannels];
-    // In registers: the loop over channels below is unrolled, so that no index depends on the data.
+    // In registers: the loop over channels below is unrolled, so no index depends on the data.
     for (int c = 0; c < kChannels; ++c) least[c] = 255, largest[c] = 0;
     const ByteExtremes<kChannels> extremes{&least, &largest};
     pixels::map_pixels<kChannels, 0>(run.in, nullptr, run.pixels, run.head, blockIdx.x, kParts, stages, extremes);
@@ -329,7 +329,7 @@ bool launch_bytes(const Samples& in, const Samples& out, int64_t leading, bool i
 }
 
 void autocontrast_gpu(const Samples& in, const Samples& out, int64_t leading, bool interleaved) {
-  // The number of channels is a template parameter, so that bytes of words are assigned to channels at compile time. Others take the general
+  // The number of channels is a template parameter, so bytes of words are assigned to channels at compile time. Others take the general
   // kernels.
   if (in.dtype() == DType::uint8 && (launch_bytes<3>(in, out, leading, interleaved) || launch_bytes<1>(in, out, leading, interleaved)))
     return check_launch("autocontrast");

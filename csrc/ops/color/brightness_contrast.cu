@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// brightness, contrast and both together, pointwise: Python's arguments become the scale and the shift of one linear function, so that all three
+// brightness, contrast and both together, pointwise: Python's arguments become the scale and the shift of one linear function, so all three
 // share a loop. They are combined before any pixel is read: a chain of the operators would round between the steps.
 #include "ndd/elementwise/pointwise.h"
 #include "ndd/kernel.h"

@@ -208,7 +208,7 @@ __global__ void __launch_bounds__(kThreads) apply_gpu(const Run* runs, int64_t c
 }
 
 // The steps of a turn: those that depend on histograms, the others, and the warps.
-// Steps of different images never depend on each other, and those of one image follow in turns, so that the order of launches on the stream is
+// Steps of different images never depend on each other, and those of one image follow in turns, so the order of launches on the stream is
 // all the synchronization there is.
 struct Turn {
   std::vector<Run> counted, others;
@@ -247,7 +247,7 @@ class Launcher {
       for (int64_t f = 0; f < arguments_.frames(i) && volume > 0; ++f) {
         const uint8_t* from = static_cast<const uint8_t*>(in_.data(i)) + f * volume;
         for (size_t k = 0; k < steps[i].size(); ++k) {
-          // Counted from the last step, so that it is this one that writes the output, however many there are.
+          // Counted from the last step, so it is this one that writes the output, however many there are.
           auto* const base =
               (steps[i].size() - k) % 2 == 1 ? static_cast<uint8_t*>(out_.data(i)) : static_cast<uint8_t*>(scratch.data()) + sample_begin;
           uint8_t* const to = base + f * volume;
@@ -286,7 +286,7 @@ class Launcher {
         run.counts = histograms_;
         histograms_ += step.kind == Kind::contrast ? 1 : run.channels;
       }
-      // Apart, so that count_gpu gets a contiguous part of the table of runs.
+      // Apart, so count_gpu gets a contiguous part of the table of runs.
       (needs_counts(step.kind) ? turns_[turn].counted : turns_[turn].others).push_back(run);
       run.in += image.pixels();
       run.out += image.pixels();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // CLAHE on the CPU, a task for each image: first the tables of all tiles, then every pixel mixed from the four tables around it. Images of three
-// channels go through Lab (lab.h), so that the lightness alone is equalized.
+// channels go through Lab (lab.h), so the lightness alone is equalized.
 #include "ops/color/clahe.h"
 
 #include <memory>
@@ -16,11 +16,11 @@ namespace {
 // A VGA image of one channel takes 0.2 ms, of three with their lightness alone 1.7 ms.
 constexpr double kNanosecondsPerElement = 1.5;
 
-// The tables of all tiles. A row of the image adds to the histograms of the tiles that it crosses, so that memory is read in order; pixels beyond the right
+// The tables of all tiles. A row of the image adds to the histograms of the tiles that it crosses, so memory is read in order; pixels beyond the right
 // border come from a reflected copy of the row.
 std::vector<uint8_t> tables_of(const Tiling& t, const uint8_t* image) {
   std::vector<uint8_t> tables(t.tiles() * kLevels);
-  // Tiles are equally large, so that the last ones may go beyond the image, which is reflected there.
+  // Tiles are equally large, so the last ones may go beyond the image, which is reflected there.
   const int64_t outside = std::max<int64_t>(0, t.tiles_x * t.tile_width - t.width);
   std::vector<uint8_t> reflection(outside);
   for (int64_t ty = 0; ty < t.tiles_y; ++ty) {

@@ -70,7 +70,7 @@ double gray_sum(const ColorTile& tile, int64_t channels, int64_t n) {
 
 // Composes the steps into one table, if none of them mixes channels.
 void level_table(const Steps& steps, float mean, const Levels& levels, uint8_t* table) {
-  // In the arithmetic of the steps, so that a table gives the same levels.
+  // In the arithmetic of the steps: a table must give the same levels.
   for (int v = 0; v < kLevels; ++v) {
     auto value = static_cast<float>(v);
     for (int k = 0; k < steps.count; ++k) value = blend<true>(value, steps.step[k].kind == kContrast ? mean : 0.0f, steps.step[k], levels.white);

@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
     const Run& run = runs.data()[k];  // a copy would be indexed in local memory
     double sum = 0.0;
     if (run.steps.contrast < run.steps.count)
-      // In the order of the parts, so that the mean is the same in every thread and in every run.
+      // In the order of the parts, so the mean is the same in every thread and in every run.
       for (int part = 0; part < kParts; ++part) sum += parts[k * kParts + part];
     // An image without pixels has no mean, and none of the loops below runs for it.
     const auto mean = static_cast<float>(sum / static_cast<double>(run.image.pixels > 0 ? run.image.pixels : 1));
@@ -157,7 +157,7 @@ struct ByteGray {
   }
 };
 
-// Sums of whole numbers, which are exact in any order.
+// Sums of integers, which are exact in any order.
 __global__ void __launch_bounds__(pixels::kThreads, pixels::kResident)
     add_gray_bytes(const __grid_constant__ TableRows<ByteRun> runs, int64_t count, Levels levels, double* parts) {
   __shared__ uint4 stages[pixels::kWarps * pixels::kStage];

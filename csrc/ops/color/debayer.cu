@@ -131,7 +131,7 @@ struct PairedMeans {
   }
 };
 
-// Gradients of four bytes at a time, of which those of one color, every other one, are a Pair. Predicted: 230 instructions for each pixel and 0.35 ms for
+// Gradients of four bytes at a time; the two of one color, every other one, form a Pair. Predicted: 230 instructions for each pixel and 0.35 ms for
 // 128 VGA images, where a thread for a pixel took 400 and 1.2 ms.
 struct PairedGradients {
   static constexpr int kRows = 5, kColumns = 5, kWeights = 0, kOutputs = 8, kScale = 3;
@@ -141,7 +141,7 @@ struct PairedGradients {
   // The pixels are those of even places, or of odd ones: a choice for each value, because four copies of the code would be 40 KB more.
   template <bool green>
   static __device__ __forceinline__ void color(const Pair (&window)[5][6], bool is_odd, bool blue_row, uint32_t (&rgb)[2][3]) {
-    // The 5 x 5 pixels around each of the two: a Pair holds every other byte, so that neighbors along x are in the next Pair.
+    // The 5 x 5 pixels around each of the two: a Pair holds every other byte, so neighbors along x are in the next Pair.
     Pair own[5][5];
 #pragma unroll
     for (int dy = 0; dy < 5; ++dy)
@@ -164,7 +164,7 @@ struct PairedGradients {
   // `parity` has that of the row with blue in its second bit, and that of the column in its first.
   template <class Words, class Put>
   __device__ __forceinline__ void operator()(const Words& words, const float*, int y, int parity, Put put) const {
-    Pair window[5][6];  // rows of bytes from two to the left of the first one on, each with the one that follows two behind it
+    Pair window[5][6];  // bytes of five rows, beginning two to the left of the first pixel; each is paired with the byte two to its right
     const auto add = [&](int r) {
       uint32_t taps[5];
       words(r, taps);
@@ -277,7 +277,7 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) color_gpu(const Image* images, int64_t count) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Image image = images[k];
-    // A warp takes 32 columns of 16 rows, so that its loads of a row are neighbors.
+    // A warp takes 32 columns of 16 rows, so its loads of a row are neighbors.
     const int64_t groups = (image.width + 31) / 32, tasks = groups * ((image.height + kRows - 1) / kRows);
     for (int64_t task = (int64_t{blockIdx.x} * kThreads + threadIdx.x) / 32; task < tasks; task += int64_t{gridDim.x} * (kThreads / 32)) {
       const int64_t x = task % groups * 32 + threadIdx.x % 32, top = task / groups * kRows, bottom = min(top + kRows, image.height);

@@ -129,7 +129,7 @@ NDD_HD float to_whole(float value) {
 }
 
 // Variable number of gradients (Chang, Cheung, Pang: "Color filter array recovery using a threshold-based variable number of gradients", 1999), with
-// OpenCV's choices: gradients are doubled whole numbers, the threshold is the smallest one and half of the largest, and of the color beside a green
+// OpenCV's choices: gradients are doubled integers, the threshold is the smallest one and half of the largest, and of the color beside a green
 // pixel only the far samples count.
 template <class V, class Load>
 NDD_HD Smooth<V> sum_smooth(Load at, bool green) {

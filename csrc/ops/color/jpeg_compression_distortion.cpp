@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The artifacts of JPEG on the CPU, without entropy coding: color conversion, transform, quantization and back, band by band of 16 rows, so that the
+// The artifacts of JPEG on the CPU, without entropy coding: color conversion, transform, quantization and back, band by band of 16 rows, so the
 // planes between the steps stay in the caches.
 #include "ops/color/jpeg_compression_distortion.h"
 
@@ -174,7 +174,7 @@ void colors(const uint8_t* luma_row, const uint8_t* blue_row, const uint8_t* red
 
 int64_t up_to(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// Images of one size, band by band of 16 rows, so that what lies between the steps stays in the cache. Smooth chroma needs the band below: the last
+// Images of one size, band by band of 16 rows, so what lies between the steps stays in the cache. Smooth chroma needs the band below: the last
 // row of a band is finished with the next one, and kept until then.
 class Bands {
  public:

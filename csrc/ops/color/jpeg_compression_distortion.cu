@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The artifacts of JPEG on a GPU, with the arithmetic of jpeg_compression_distortion.h, so that results equal those of the CPU.
+// The artifacts of JPEG on a GPU, with the arithmetic of jpeg_compression_distortion.h, so results equal those of the CPU.
 #include "ops/color/jpeg_compression_distortion.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr int kThreads = 256;
 constexpr int kSquares = 4, kBlocks = 6 * kSquares, kTransformThreads = 8 * kBlocks;
 constexpr int kMaxRounds = 8;  // of four squares: the reciprocals of the steps are computed once for all of a block
 
-// So that bytes of a row, squares and tasks are numbers of 31 bits. A JPEG has at most 65535 pixels along an axis.
+// Keeps the bytes of a row, squares and tasks within 31 bits. A JPEG has at most 65535 pixels along an axis.
 constexpr int64_t kMaxExtent = 1 << 29, kMaxSquares = 1 << 28;
 
 // A frame. The planes of all frames lie in one buffer; those of chroma have half the height and width.
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kTransformThreads) distort_gpu(const Image* im
     }
     for (int first = static_cast<int>(blockIdx.x) * kSquares; first < squares; first += static_cast<int>(gridDim.x) * kSquares) {
       if (thread < kSquares) {
-        // Places behind the last square repeat it, so that all threads reach the barriers; their results are not stored.
+        // Places behind the last square repeat it, so all threads reach the barriers; their results are not stored.
         const int square = min(first + thread, squares - 1);
         rows[thread] = square / across;
         columns[thread] = square - rows[thread] * across;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What JPEG compression does to an image, without the bits: colors to YCbCr, chroma at half the resolution, discrete cosine transform of 8x8 blocks,
-// quantization, and all of it back. In the integer arithmetic of libjpeg (its accurate "islow" transform, fancy upsampling), so that the results
+// quantization, and all of it back. In the integer arithmetic of libjpeg (its accurate "islow" transform, fancy upsampling), so the results
 // are those of a real encoder and decoder. What CPU and CUDA share.
 #pragma once
 
@@ -95,7 +95,7 @@ NDD_HD void inverse(int32_t* v) {
 }
 
 // A coefficient, eight times too large, to the nearest multiple of the step, halves away from zero. The quotient is exact in float: the numbers have
-// 15 bits, and half a unit more keeps it from the next whole number.
+// 15 bits, and half a unit more keeps it from the next integer.
 NDD_HD int32_t quantize(int32_t coefficient, int32_t step, float inverse_step) {
   const int32_t magnitude = coefficient < 0 ? -coefficient : coefficient;
   const int32_t times = static_cast<int32_t>((static_cast<float>(magnitude + 4 * step) + 0.5f) * inverse_step);

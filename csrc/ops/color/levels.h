@@ -18,7 +18,7 @@ NDD_HD float limit_level(float value, float white) {
   return whole ? floorf(inside) : inside;
 }
 
-// The luma of ITU-R BT.601 with torchvision's rounding of its factors. Explicitly fused, so that the CPU and the GPU round the same sums.
+// The luma of ITU-R BT.601 with torchvision's rounding of its factors. Explicitly fused, so the CPU and the GPU round the same sums.
 template <bool whole>
 NDD_HD float gray_level(float red, float green, float blue) {
   const float sum = fmaf(blue, 0.114f, fmaf(green, 0.587f, red * 0.2989f));

@@ -29,9 +29,9 @@ void change_tile(ColorTile& tile, int64_t n, const Step& step_argument, Change c
   });
 }
 
-// In integers, so that the mean does not depend on the order of summation.
+// In integers, so the mean does not depend on the order of summation.
 int64_t gray_sum(const ColorTile& tile, int64_t n) {
-  // A tile is small enough for 32 bits, of which a vector holds twice as many as of 64.
+  // A tile is small enough for 32 bits; a vector holds twice as many of those as of 64.
   int32_t sum = 0;
   with_simd([&]() NDD_ALWAYS_INLINE {
     const float* __restrict red = tile.channel[0];

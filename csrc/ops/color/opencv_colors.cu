@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Color steps with the roundings of OpenCV on CUDA: a launch for the means that contrasts need, then one for all steps. A mean follows exactly from a sum
-// of whole numbers, in whatever order blocks finish.
+// of integers, in whatever order blocks finish.
 #include "ops/color/opencv_colors.h"
 
 #include <algorithm>
@@ -95,7 +95,7 @@ struct PixelGray {
     }
   }
   __device__ __forceinline__ void operator()(int64_t, const uint32_t (&in)[kChannels], uint32_t (&)[1]) const { add(in, 4); }
-  // A single pixel, as the first of four, of which the others are not added.
+  // A single pixel, as the first of four; the others are not added.
   __device__ __forceinline__ void look_at(const uint8_t* in) const {
     uint32_t words[kChannels] = {};
 #pragma unroll
@@ -157,7 +157,7 @@ std::vector<CudaBuffer> align(std::vector<Run>& runs, cudaStream_t stream) {
   for (Run& run : runs) {
     if (pixels::align_run<kChannels, kChannels>(run)) continue;
     const int64_t bytes = run.pixels * kChannels, offset = static_cast<int64_t>(reinterpret_cast<uintptr_t>(run.out) % sizeof(uint4));
-    // At the place within 16 bytes that the output has, so that one head aligns both.
+    // At the place within 16 bytes that the output has, so one head aligns both.
     copies.emplace_back(bytes + offset);
     auto* const copy = static_cast<uint8_t*>(copies.back().data()) + offset;
     check_cuda(cudaMemcpyAsync(copy, run.in, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice, stream), "opencv_colors");

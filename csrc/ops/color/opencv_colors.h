@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The arithmetic and the arguments of color steps with the roundings of OpenCV on uint8, for translated Albumentations: factors by table, saturation
 // towards the 8-bit gray image, and shifts in the 8-bit HSV color space, whose hue has 180 levels. Exact color arithmetic would differ by several levels.
-// Levels are whole numbers in float; whatever OpenCV computes in fixed point stays below 2^24, where float is exact and vectorizes.
+// Levels are integers in float; whatever OpenCV computes in fixed point stays below 2^24, where float is exact and vectorizes.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ struct Steps {
   }
 };
 
-// A shift of the hue as a whole number of levels from 0 to 179.
+// A shift of the hue as an integer number of levels from 0 to 179.
 inline float whole_hue(double shift) {
   const double turned = std::fmod(shift, kHues);
   return static_cast<float>(std::min(std::floor(turned < 0.0 ? turned + kHues : turned), kHues - 1.0));
@@ -123,7 +123,7 @@ NDD_HD void mix_color(const Step& step, float& r, float& g, float& b) {
   r = clamp_level(rintf(red)), g = clamp_level(rintf(green)), b = clamp_level(rintf(blue));
 }
 
-// A number in fixed point with 12 bits behind the point, rounded to a whole number.
+// A fixed-point number with 12 fractional bits, rounded to an integer.
 NDD_HD float round_fixed(float value) { return floorf((value + 2048.0f) * (1.0f / 4096.0f)); }
 
 // To the 8-bit HSV of OpenCV in fixed point, with whole shifts there, and back in float with the roundings of OpenCV 5, which cuts off fractions.

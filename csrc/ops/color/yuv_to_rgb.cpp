@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// yuv_to_rgb on the CPU, for frames that a decoder delivers in the memory of the host: one task for a frame, because the caller has one at a time.
+// yuv_to_rgb on the CPU, for frames that a decoder delivers in host memory: one task for a frame, because the caller has one at a time.
 #include "ops/color/yuv_to_rgb.h"
 
 #include "ndd/kernel.h"

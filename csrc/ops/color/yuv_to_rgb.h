@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frames of videos from the planes that decoders produce: YUV of 8 to 16 bits, with chroma of full or half size, to RGB bytes. In the integer
-// arithmetic of FFmpeg's libswscale on x86, so that a frame decoded on a GPU has the pixels of the same frame decoded on the CPU. What CPU and CUDA
+// arithmetic of FFmpeg's libswscale on x86, so a frame decoded on a GPU has the pixels of the same frame decoded on the CPU. What CPU and CUDA
 // share.
 #pragma once
 
@@ -68,7 +68,7 @@ constexpr int64_t kUnit = 2 * kOne;  // of positions among chroma samples
 // Limited to a byte.
 NDD_HD int32_t level(int32_t value) { return value < 0 ? 0 : value > 255 ? 255 : value; }
 
-// Weights of the samples around the place of pixel i by the cubic filter with parameter -0.6, as whole numbers with the sum `one`. The remainder of
+// Weights of the samples around the place of pixel i by the cubic filter with parameter -0.6, as integers with the sum `one`. The remainder of
 // each goes to the next.
 NDD_HD Taps find_taps(int32_t i, int32_t increment, int32_t one) {
   const int64_t place = (2 * int64_t{i} + 1) * increment - kOne;

@@ -28,7 +28,7 @@ struct EncoderSample {
 };
 
 // Left, top, right, bottom and area of all anchors, one behind the other.
-// Side k of anchor a is number k * count + a, so that loops over anchors read neighbors.
+// Side k of anchor a is number k * count + a, so loops over anchors read neighbors.
 struct Anchors {
   const float* data;
   int64_t count;
@@ -98,7 +98,7 @@ void encode_on_cpu(const EncoderSample& sample, const Anchors& anchors, const Bo
 constexpr int kThreads = 512;
 constexpr int kPerThread = 8;  // anchors that a thread holds in registers while it goes through the boxes
 
-// A box and its best anchor as one number, so that the largest is the highest overlap, and of equals the last anchor. Overlaps are not negative.
+// A box and its best anchor as one number, so the largest is the highest overlap, and of equals the last anchor. Overlaps are not negative.
 __device__ uint64_t best_key(float overlap, int64_t anchor) {
   return static_cast<uint64_t>(__float_as_uint(overlap)) << 32 | static_cast<uint32_t>(anchor + 1);
 }

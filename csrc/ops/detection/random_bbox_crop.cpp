@@ -155,7 +155,7 @@ class Search {
       extents[d] = (rule_.scaling[0] + (rule_.scaling[1] - rule_.scaling[0]) * stream_.uniform()) * (image_ == nullptr ? 1.0 : image_[d]);
     if (!with_aspect(extents)) return false;
     for (int d = 0; d < dims_; ++d) {
-      // Rounded as the output will be, so that the boxes are kept by the window that the user sees.
+      // Rounded as the output will be, so the boxes are kept by the window that the user sees.
       const double shape = static_cast<float>(extents[d] / (image_ == nullptr ? 1.0 : image_[d]));
       crop.shape[d] = shape;
       crop.anchor[d] = static_cast<float>((1.0 - shape) * stream_.uniform());
@@ -222,7 +222,7 @@ std::vector<double> numbers_of(const char* name, const Tensor& tensor, int64_t l
   return {data, data + tensor.numel()};
 }
 
-// The extents of an image or of a window, of which there is a row for each sample, or one for all.
+// The extents of an image or of a window: a row for each sample, or one for all.
 struct Extents {
   std::optional<Args<double>> rows;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Correlation on a GPU. Weights and fill values stay in device memory, where another kernel may have computed them; only their addresses are in the
-// table of images, so that the host waits for nothing.
+// table of images, so the host waits for nothing.
 #include "ops/filters/filter.h"
 
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gaussian_blur on the CPU: windows from sigma, then a separable convolution (ndd/stencil/cpu.h), image by image, so that its rows stay in the
+// gaussian_blur on the CPU: windows from sigma, then a separable convolution (ndd/stencil/cpu.h), image by image, so its rows stay in the
 // caches.
 #include "ops/filters/gaussian_blur.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// median_blur on a GPU. Values are compared as unsigned keys in the order of the values (order_keys.h), so that floats and integers share the code.
+// median_blur on a GPU. Values are compared as unsigned keys in the order of the values (order_keys.h), so floats and integers share the code.
 #include "ops/filters/median_blur.h"
 
 #include <vector>
@@ -123,7 +123,7 @@ struct Median {
           window[o] = *next;
           below[o] += is_below(window[o], tried[o]);
         }
-        // The column's next elements, of which each enters the window of one output and leaves that of another: a ring of registers.
+        // The column's next elements: each enters the window of one output and leaves that of another. A ring of registers.
         for (int first = 1; first < down; first += kPiece) {
 #pragma unroll
           for (int u = 0; u < kPiece; ++u) {

@@ -35,7 +35,7 @@ struct Run {
 // Images of fewer than 3 x 3 pixels are all border.
 bool has_inside(const Grid& grid) { return grid.height > 2 && grid.width > 2; }
 
-// Rows are floats. The columns of three rows are summed first, so that each sum serves three outputs.
+// Rows are floats. The columns of three rows are summed first, so each sum serves three outputs.
 template <bool whole>
 void sharpen_row(const float* above, const float* row, const float* below, int64_t n, int64_t step, const Sharpen& functor, float* columns,
                  float* out) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lookup_table: the default is an entry like the others, behind the last one, so that a key outside of the table costs no branch.
+// lookup_table: the default is an entry like the others, behind the last one, so a key outside of the table costs no branch.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -36,15 +36,6 @@ NDD_HD int32_t entry_of(In key, int32_t size) {
   return static_cast<uint64_t>(key) < static_cast<uint64_t>(size) ? static_cast<int32_t>(key) : size;
 }
 
-// Elements are moved as unsigned integers of their size.
-template <class F>
-NDD_HD void for_item_bytes(int64_t bytes, F&& f) {
-  if (bytes == 1) f(TypeTag<uint8_t>{});
-  else if (bytes == 2) f(TypeTag<uint16_t>{});
-  else if (bytes == 4) f(TypeTag<uint32_t>{});
-  else f(TypeTag<uint64_t>{});
-}
-
 struct Entries {
   std::vector<char> bytes;  // of the output's type; the last one is the default
   int32_t size;
@@ -55,7 +46,7 @@ std::shared_ptr<const Entries> entries_of(const Tensor& values, double default_v
   const Args<float> table_values(values);
   const int64_t size = table_values.cols();
   auto entries = std::make_shared<Entries>();
-  // Bytes get a table of all 256 levels, so that loops need no comparison.
+  // Bytes get a table of all 256 levels, so loops need no comparison.
   entries->size = static_cast<int32_t>(of_bytes ? std::max<int64_t>(size, kLevels) : size);
   entries->dtype = dtype;
   entries->bytes.resize((entries->size + 1) * item_bytes(dtype));
@@ -70,7 +61,7 @@ std::shared_ptr<const Entries> entries_of(const Tensor& values, double default_v
 
 // Bytes have vectorized loops over tables of 256 entries; other keys are compared with the size of the table.
 void look_up_run(const void* from, DType in, int64_t n, const Entries& entries, void* to) {
-  for_item_bytes(item_bytes(entries.dtype), [&](auto out_tag) {
+  for_bytes(item_bytes(entries.dtype), [&](auto out_tag) {
     using Out = typename decltype(out_tag)::type;
     const Out* table = reinterpret_cast<const Out*>(entries.bytes.data());
     Out* dst = static_cast<Out*>(to);
@@ -127,7 +118,7 @@ __global__ void __launch_bounds__(tiles::kThreads, kResident)
       if constexpr (is_key<decltype(key)>) return entry_of(key, size);
       else return size;
     });
-    for_item_bytes(bytes, [&](auto tag) {
+    for_bytes(bytes, [&](auto tag) {
       using Out = typename decltype(tag)::type;
       const auto* const global = reinterpret_cast<const Out*>(table);
       const auto* const copied = reinterpret_cast<const Out*>(shared);

@@ -83,7 +83,7 @@ class SharedStatistics {
   std::atomic<bool> open_{false}, failed_{false};
 };
 
-// The squares need the means, so that they are computed in a second round.
+// The squares need the means, so they are computed in a second round.
 struct BatchSums {
   SharedStatistics sums, squares;
 };

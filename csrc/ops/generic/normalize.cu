@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// normalize on a GPU: statistics stay in device memory between the launches, so that the host never waits for them.
+// normalize on a GPU: statistics stay in device memory between the launches, so the host never waits for them.
 #include "ops/generic/normalize.h"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ struct Scaling {
   bool is_stddev, squares;  // squares: the sum of squared distances takes the place of the variance
 };
 
-// Pools the totals of all samples, for batch=True: each receives the same mean. In the order of the samples, so that the result is reproducible.
+// Pools the totals of all samples, for batch=True: each receives the same mean. In the order of the samples, so the result is reproducible.
 __global__ void pool(double* totals, int64_t outputs, int64_t samples, double divisor) {
   for (int64_t o = int64_t{blockIdx.x} * kThreads + threadIdx.x; o < outputs; o += int64_t{gridDim.x} * kThreads) {
     double total = 0;

@@ -96,7 +96,7 @@ void run_cpu(const GridMask& mask) {
 #ifdef __CUDACC__
 constexpr int kWarps = 8, kVector = 16;
 
-// GridMask::kept. `near`: u and v are below 2^22, so that their floors are two additions; the instruction for a floor has a quarter of their rate.
+// GridMask::kept. `near`: u and v are below 2^22, so their floors are two additions; the instruction for a floor has a quarter of their rate.
 template <bool near>
 __device__ bool keeps(const GridMask& m, float u, float v, int32_t x) {
   if constexpr (!near) return m.kept(u, v, x);

@@ -20,7 +20,7 @@ inline constexpr char kResize[] = "resize", kResizeCropMirror[] = "resize_crop_m
 
 // The arguments as both backends read them. A row of `roi` holds the starts of the resampled axes, then their ends, in source elements; without it the
 // whole sample is the source. A row of `window`, which only torch's rule and Pillow's take, holds the first element of the output on each resampled axis,
-// then the extents of the whole of which the output is a part. `axes` has a bit for each resampled dimension.
+// then the extents of the whole image that the output is a part of. `axes` has a bit for each resampled dimension.
 class ResizeArgs {
  public:
   bool antialias;

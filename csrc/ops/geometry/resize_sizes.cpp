@@ -74,7 +74,7 @@ void fill_in(const PerAxis& wanted, const PerAxis& taken, const PerAxis& limit, 
   for (int k = 0; k < axes; ++k) real[k] = wanted[k] < 0 ? -real[k] : real[k];
 }
 
-// Writes extents, starts and ends of sample i, of which those of successive axes are `stride` apart; returns false if an argument is wrong.
+// Writes the extents, starts and ends of sample i; those of successive axes are `stride` apart. Returns false if an argument is wrong.
 bool plan_sample(const ResizeAxis* axis, int axes, const Options& options, const int64_t* lengths, int64_t i, int64_t stride, int64_t* extents,
                  double* bounds) {
   PerAxis wanted, taken, limit, real, start, end;
@@ -110,7 +110,7 @@ bool plan_sample(const ResizeAxis* axis, int axes, const Options& options, const
     const double rounded = std::max(round_extent(std::abs(real[k]), options.rounding), 1.0);
     if (!(rounded < 2147483648.0)) return false;
     if (real[k] < 0) std::swap(start[k], end[k]);
-    // The region grows or shrinks with the rounding of the extent, about the aligned point, so that the scale stays exact.
+    // The region grows or shrinks with the rounding of the extent, about the aligned point, so the scale stays exact.
     if (options.subpixel) {
       const double at = axis[k].alignment(i), by = rounded / (real[k] == 0 ? 1.0 : std::abs(real[k]));
       if (!std::isfinite(at)) return false;

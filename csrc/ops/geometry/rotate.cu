@@ -6,7 +6,7 @@
 namespace ndd {
 namespace {
 
-// Sizes are x first. In double, so that a quarter turn maps pixel centers exactly onto pixel centers.
+// Sizes are x first. In double, so a quarter turn maps pixel centers exactly onto pixel centers.
 template <int D>
 AffineMap<D> map_about_centers(const double (&r)[D][D], const int64_t (&in)[D], const int64_t (&out)[D]) {
   AffineMap<D> map;

@@ -23,7 +23,7 @@ struct SphereMaps {
 
   void operator()(WarpItem<2, SphereMap>& item, int64_t i, int64_t) const {
     const int64_t width = item.size[0], height = item.size[1];
-    const int64_t radius = (width > height ? width : height) / 2;  // cut off, as in DALI
+    const int64_t radius = (width > height ? width : height) / 2;  // truncated, as in DALI
     item.map = {0.5f * static_cast<float>(width), 0.5f * static_cast<float>(height), radius > 0 ? 1.0f / static_cast<float>(radius) : 0.0f};
     if (mask(i) == 0) item.interp = Interp::copy;
   }

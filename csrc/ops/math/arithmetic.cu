@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A call on an operand that is still being computed takes over its expression, so that a chain of operations is one pass over memory; see
+// A call on an operand that is still being computed takes over its expression, so a chain of operations is one pass over memory; see
 // compute_pending().
 #include "ops/math/arithmetic.h"
 
@@ -27,13 +27,13 @@ constexpr double kNanoseconds = 0.3;
 // Chains are computed in one pass where a pass takes longer than the call: 0.1 ms.
 constexpr double kFusedNanoseconds = 100'000;
 
-// Whether the operand has the shape of the result, so that elements correspond by position.
+// Whether the operand has the shape of the result, so elements correspond by position.
 bool in_order(const Samples& operand, const Samples& out, const Broadcasts& shapes) {
   return operand.size() == out.size() &&
          std::all_of(shapes->begin(), shapes->end(), [](const Broadcast& batch) { return batch.period() == batch.count; });
 }
 
-// Replaces operands that are still pending by their expressions, so that the chain is computed in one pass and intermediate results stay in the cache. Only
+// Replaces operands that are still pending by their expressions, so the chain is computed in one pass and intermediate results stay in the cache. Only
 // expressions that are cheap and cannot fail, because the pending call still computes its own result if anything else reads it.
 void compute_pending(const std::vector<Samples>& operands, const Samples& out, std::vector<Term>& terms, std::vector<const void*>& computed) {
   size_t steps = 1, leaves = terms.size();

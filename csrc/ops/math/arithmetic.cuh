@@ -17,7 +17,7 @@ namespace ndd::arithmetic_gpu {
 
 constexpr int kMaxOperands = 3;
 
-// other: three or more dimensions of which some are repeated, or 2^31 elements. The slow path: one element at a time, with divisions of 64 bits.
+// other: three or more dimensions, some of them repeated, or 2^31 elements. The slow path: one element at a time, with divisions of 64 bits.
 enum class Order : int32_t { same, one_number, planes, other };
 
 // How a run reads one of its operands; decided on the host by operand_of().
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(tiles::kThreads, resident_of(slow, sizeof(T)))
       constexpr int rows = decltype(at)::kRows, width = decltype(at)::kElements;
       T a[rows][width], b[rows][width] = {};
 #pragma unroll 1
-      // The operand is loaded into b; the first one moves to a. The loop is not unrolled, so that there is one copy of the code for all types.
+      // The operand is loaded into b; the first one moves to a. The loop is not unrolled, so there is one copy of the code for all types.
       for (int n = 0; n < operands; ++n) {
         if (n > 1) clamp_from_below(a, b);  // registers for two operands are enough
         load_operand(run.in[n], types.in[n], broadcasts, at, n > 1 ? load_number<T>(run.in[n], types.in[n]) : n > 0 ? second : first, b);

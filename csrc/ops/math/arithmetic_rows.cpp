@@ -106,7 +106,7 @@ ApplyRow row_of(DType computed, int64_t bytes) {
   return result;
 }
 
-// The integer type without a sign that has as many bytes.
+// The unsigned integer type of the same size.
 DType bits_of(DType type) {
   switch (item_bytes(type)) {
     case 1: return DType::uint8;
@@ -196,7 +196,7 @@ ConvertRow row_converter(DType from, DType to) {
   return convert;
 }
 
-// For the divisors of integers, of which a zero is an error.
+// For integer divisors: zero is an error.
 bool has_zero(const void* row, DType type, int64_t n) {
   bool result = false;
   for_dtype(type, [&](auto tag) {
@@ -205,7 +205,7 @@ bool has_zero(const void* row, DType type, int64_t n) {
       with_simd([&]() NDD_ALWAYS_INLINE {
         const T* __restrict src = static_cast<const T*>(row);
         const int64_t count = n;
-        // Without a branch, so that the loop vectorizes.
+        // Without a branch, so the loop vectorizes.
         T any = 0;
         for (int64_t i = 0; i < count; ++i) any |= static_cast<T>(src[i] == 0);
         result = any != 0;

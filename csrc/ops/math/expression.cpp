@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Chains of arithmetic in one pass: the steps of pending calls are joined to those of the call that reads them (arithmetic.cu decides whether). A row
-// of all operands runs through all steps before the next one begins, so that what lies between the steps stays in the L1 cache.
+// of all operands runs through all steps before the next one begins, so what lies between the steps stays in the L1 cache.
 #include "ops/math/expression.h"
 
 #include <algorithm>

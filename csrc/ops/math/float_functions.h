@@ -5,36 +5,26 @@
 
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
+#include <type_traits>
 
+#include "ndd/same_bits.h"
 #include "ops/math/arithmetic.h"
 
 namespace ndd::float_functions {
 
-// memcpy is the way to see the bits of a number that C++17 allows; it costs no instruction.
-NDD_HD uint64_t bits_of(double x) {
-  uint64_t bits;
-  std::memcpy(&bits, &x, sizeof(bits));
-  return bits;
-}
-
-NDD_HD double double_of(uint64_t bits) {
-  double x;
-  std::memcpy(&x, &bits, sizeof(x));
-  return x;
-}
-
 // Selects between two numbers that are both computed. For `?:` gcc may branch around an operand that it considers expensive, and then does not vectorize.
-NDD_HD double select(bool condition, double yes, double no) {
-  const uint64_t mask = condition ? ~uint64_t{0} : 0;
-  return double_of((bits_of(yes) & mask) | (bits_of(no) & ~mask));
+template <class T>
+NDD_HD T select(bool condition, T yes, T no) {
+  using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+  const Bits mask = condition ? ~Bits{0} : 0;
+  return same_bits<T>((same_bits<Bits>(yes) & mask) | (same_bits<Bits>(no) & ~mask));
 }
 
 // e to the power of x, which is cut off where a float is 0 or infinite anyway. Relative error 1e-13.
 NDD_HD double exp_of(double x) {
   const double below = select(x > 120.0, 120.0, x), limited = select(below < -120.0, -120.0, below);  // NaN stays
-  // x = k ln 2 + r with a whole k. Adding 1.5 * 2^52 leaves no bits for a fraction, so the sum is rounded to a whole number, k, which
+  // x = k ln 2 + r with a whole k. Adding 1.5 * 2^52 leaves no bits for a fraction, so the sum is rounded to an integer, k, which
   // lies in its lowest bits; subtracting the same number again gives k as a double.
   const double shifted = limited * 1.4426950408889634 + 6755399441055744.0;  // 1.5 * 2^52: the lowest bits are the rounded quotient
   const double r = limited - (shifted - 6755399441055744.0) * 0.6931471805599453;
@@ -51,17 +41,17 @@ NDD_HD double exp_of(double x) {
   sum = sum * r + 1.0;
   sum = sum * r + 1.0;
   // e^r times 2^k: k plus the bias, moved into the bits of the exponent. The higher bits of `shifted` are shifted out.
-  return sum * double_of((bits_of(shifted) + 1023) << 52);
+  return sum * same_bits<double>((same_bits<uint64_t>(shifted) + 1023) << 52);
 }
 
 // The natural logarithm of a float. Error 1e-15 beside the result.
 // x = m * 2^k with m from sqrt(1/2) to sqrt(2), where the series converges fastest. A float is never so small that it is subnormal as a double.
 NDD_HD double log_of(double x) {
-  const uint64_t bits = bits_of(x);
+  const uint64_t bits = same_bits<uint64_t>(x);
   // The exponent's bits below those of the number 2^52 are 2^52 + exponent, as a double: no conversion of 64-bit integers, which AVX2 lacks.
-  double exponent = double_of((bits >> 52) | 0x4330000000000000) - 4503599627371519.0;  // 2^52 + 1023
+  double exponent = same_bits<double>((bits >> 52) | 0x4330000000000000) - 4503599627371519.0;  // 2^52 + 1023
   // The fraction with the exponent of 1: from 1 to 2.
-  double m = double_of((bits & 0x000fffffffffffff) | 0x3ff0000000000000);
+  double m = same_bits<double>((bits & 0x000fffffffffffff) | 0x3ff0000000000000);
   const bool upper = m > 1.4142135623730951;
   m = select(upper, 0.5 * m, m);
   exponent = select(upper, exponent + 1.0, exponent);
@@ -82,32 +72,15 @@ NDD_HD double log_of(double x) {
   return select(x > 0.0, select(x < kInfinity, regular, kInfinity), negative);
 }
 
-NDD_HD uint32_t bits_of(float x) {
-  uint32_t bits;
-  std::memcpy(&bits, &x, sizeof(bits));
-  return bits;
-}
-
-NDD_HD float float_of(uint32_t bits) {
-  float x;
-  std::memcpy(&x, &bits, sizeof(x));
-  return x;
-}
-
-NDD_HD float select(bool condition, float yes, float no) {
-  const uint32_t mask = condition ? ~uint32_t{0} : 0;
-  return float_of((bits_of(yes) & mask) | (bits_of(no) & ~mask));
-}
-
 // x to the power of y, for x above 0 and finite and y not negative. In floats alone, which takes a third of the time: the relative error is
 // 2e-7 (1 + |log2 of the result|), so values up to 1 are exact to 1e-7.
 NDD_HD float power_of(float x, float y) {
   // Subnormal numbers have no exponent to read: 2^24 times the number has one.
   const bool tiny = x < 1.17549435e-38f;
-  const auto bits = static_cast<int32_t>(bits_of(select(tiny, x * 16777216.0f, x)));
+  const auto bits = same_bits<int32_t>(select(tiny, x * 16777216.0f, x));
   // 0x3f3504f3 are the bits of sqrt(1/2). The shift rounds down, also for negative differences.
   const int32_t exponent = (bits - 0x3f3504f3) >> 23;  // with the rest from sqrt(1/2) to sqrt(2)
-  const float m = float_of(static_cast<uint32_t>(bits) - (static_cast<uint32_t>(exponent) << 23));
+  const float m = same_bits<float>(static_cast<uint32_t>(bits) - (static_cast<uint32_t>(exponent) << 23));
   const float f = (m - 1.0f) / (m + 1.0f), s = f * f;  // log m = 2 artanh f, s < 0.03
   float sum = 1.0f / 9;
   sum = sum * s + 1.0f / 7;
@@ -129,8 +102,9 @@ NDD_HD float power_of(float x, float y) {
   power = power * r + 0.5f;
   power = power * r + 1.0f;
   power = power * r + 1.0f;
-  const int32_t all = static_cast<int32_t>(bits_of(shifted)) - 0x4b400000, half = all >> 1;  // in two steps, which reach all floats
-  const float first = float_of(static_cast<uint32_t>(half + 127) << 23), second = float_of(static_cast<uint32_t>(all - half + 127) << 23);
+  const int32_t all = same_bits<int32_t>(shifted) - 0x4b400000, half = all >> 1;  // in two steps, which reach all floats
+  const float first = same_bits<float>(static_cast<uint32_t>(half + 127) << 23);
+  const float second = same_bits<float>(static_cast<uint32_t>(all - half + 127) << 23);
   return power * first * second;
 }
 
@@ -140,7 +114,7 @@ NDD_HD double sin_of(double x) {
   constexpr double kShift = 6755399441055744.0;  // as in exp_of()
   const double shifted = (x * 0.3183098861837907 - 0.5 * quarter) + kShift;
   const double turns = shifted - kShift + 0.5 * quarter;  // half turns, the nearest ones at which the result is 0
-  // pi in two parts, of which the first one has 33 bits: its product is exact.
+  // pi in two parts; the first has 33 bits, so its product is exact.
   const double r = (x - turns * 3.1415926534682512) - turns * 1.2154201013012384e-10;
   const double s = r * r;
   // Taylor's series, |r| < 1.58.
@@ -153,8 +127,8 @@ NDD_HD double sin_of(double x) {
   sum = sum * s - 1.0 / 6;
   const double sine = r * (1.0 + s * sum);
   // The sine changes its sign with each half turn: for an odd number of them, which is the lowest bit of `shifted`.
-  const uint64_t sign = (bits_of(shifted) ^ quarter) << 63;
-  return double_of(bits_of(sine) ^ sign);
+  const uint64_t sign = (same_bits<uint64_t>(shifted) ^ quarter) << 63;
+  return same_bits<double>(same_bits<uint64_t>(sine) ^ sign);
 }
 
 // The angle of the point (x, y), of floats that are finite. Relative error 3e-14.
@@ -178,7 +152,7 @@ NDD_HD double angle_of(double y, double x) {
   // Put back what was taken away: pi / 4, the reflection at the diagonal, that at the y axis, and the sign of y.
   const double octant = t * sum + select(far, 0.7853981633974483, 0.0);
   const double quarter = select(steep, 1.5707963267948966 - octant, octant);
-  return std::copysign(select(bits_of(x) >> 63, 3.141592653589793 - quarter, quarter), y);
+  return std::copysign(select(same_bits<uint64_t>(x) >> 63, 3.141592653589793 - quarter, quarter), y);
 }
 
 // Which operations there are.
@@ -194,9 +168,8 @@ NDD_HD bool is_ordinary([[maybe_unused]] float a, [[maybe_unused]] float b) {
   // Beyond that the product of the half turns with the first part of pi is no longer exact.
   if constexpr (op == Op::sin || op == Op::cos) return std::fabs(a) < 1e6f;
   else if constexpr (op == Op::fpow) {
-    int32_t bits;  // not negative for what is positive, or 0 without a sign
-    std::memcpy(&bits, &a, sizeof(bits));
-    return (bits >= 0) & (a <= kLargest) & (std::fabs(b) <= kLargest);
+    // Its bits are not negative for what is positive, or 0 without a sign.
+    return (same_bits<int32_t>(a) >= 0) & (a <= kLargest) & (std::fabs(b) <= kLargest);
   } else if constexpr (op == Op::fmod) {
     return (std::fabs(b) <= kLargest) & (std::fabs(a) < std::fabs(b) * 268435456.0f);  // the quotient times b is exact in double
   } else if constexpr (op == Op::atan2 || op == Op::atan) {
@@ -232,7 +205,7 @@ NDD_HD float fast(float a, [[maybe_unused]] float b) {
     return static_cast<float>(select(b == 0.0f, 1.0, select(a == 0.0f, of_zero, power)));
   } else {  // fmod
     const double y = b, quotient = x / y;
-    // Truncated; the quotient of two floats may have been rounded up to a whole number.
+    // Truncated; the quotient of two floats may have been rounded up to an integer.
     const double magnitude = std::fabs(quotient) + 4503599627370496.0 - 4503599627370496.0;
     const double whole = select(magnitude > std::fabs(quotient), magnitude - 1.0, magnitude);
     const double rest = std::fabs(x) - whole * std::fabs(y);

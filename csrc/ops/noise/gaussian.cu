@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// noise.gaussian: an element's noise depends on its position and the sample's words alone, so that threads and grids do not change it.
+// noise.gaussian: an element's noise depends on its position and the sample's words alone, so threads and grids do not change it.
 #include "ndd/kernel.h"
 #include "ndd/random/noise.h"
 #include "ndd/random/normal.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// noise.salt_and_pepper: replaces pixels or elements by one of two values. Word k of a sample's random stream decides about its pixel k, so that the
+// noise.salt_and_pepper: replaces pixels or elements by one of two values. Word k of a sample's random stream decides about its pixel k, so the
 // result does not depend on how pixels are distributed over threads or blocks.
 #include <algorithm>
 #include <cstring>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t kCertain = 1u << 30;  // a probability of 1, in 30 bits
 
-// The upper 30 bits of a word as a number: salt below `salt`, pepper from there to `any`. Integers, so that probabilities 0 and 1 are exact.
+// The upper 30 bits of a word as a number: salt below `salt`, pepper from there to `any`. Integers, so probabilities 0 and 1 are exact.
 // A pixel becomes salt or pepper with the probability prob, and salt with salt_vs_pepper of that: `any` is prob and `salt` the product, both
 // times 2^30.
 struct Impulse {
@@ -251,7 +251,7 @@ void salt_and_pepper(const Tensor& input, const MaybeTensor& input_shapes, const
   const std::optional<Args<float>> pepper = pepper_values ? std::optional<Args<float>>(*pepper_values) : std::nullopt;
   const int64_t* drawn = drawn_words(op, words);
   const auto make = [=](int64_t i) {
-    // In double until they are rounded to integers, so that salt never exceeds the whole.
+    // In double until they are rounded to integers, so salt never exceeds the whole.
     const double any = probability(prob, "prob", i), salted = any * probability(share, "salt_vs_pepper", i);
     const Impulse impulse{static_cast<int32_t>(std::llround(salted * kCertain)), static_cast<int32_t>(std::llround(any * kCertain))};
     Run run{Philox(drawn, i), impulse, in.volume(i), 1, 1, 0, 0, in.data(i), out.data(i)};

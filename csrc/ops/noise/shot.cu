@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // noise.shot: every element becomes a Poisson-distributed number of events, times the factor. Element k uses word k of its sample's random stream and
-// nothing else, so that the CPU and CUDA, with any number of threads, agree bit by bit.
+// nothing else, so the CPU and CUDA, with any number of threads, agree bit by bit.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +12,7 @@ namespace ndd {
 namespace {
 
 // A number of events from one word each, by inversion: how many k have a probability of more than k events above a uniform number. Below kMaxInverted
-// expected events the probabilities are subtracted one by one. Above, it is the whole part of the expansion of Cornish and Fisher as Giles has it
+// expected events the probabilities are subtracted one by one. Above, it is the integer part of the expansion of Cornish and Fisher as given by Giles
 // ("Algorithm 955: approximation of the inverse Poisson cumulative distribution function", 2016): at 32 its cumulative distribution is off by 4e-6,
 // later by less.
 struct Poisson {
@@ -28,7 +28,7 @@ struct Poisson {
     return expected < 0x1p60f ? positive : expected;  // their noise is below a float's last bit, and that of infinity would be NaN
   }
 
-  // The probability of at least one event, without cancellation where few are expected. Less 2^-22 of it, so that the probabilities of more of them
+  // The probability of at least one event, without cancellation where few are expected. Less 2^-22 of it, so the probabilities of more of them
   // fall below 0 in the end, as rounded sums would not: that cuts the distribution off at 5.1 standard deviations.
   static NDD_HD float any(float expected, float none) {
     constexpr float c[] = {1.0f, -1.0f / 2, 1.0f / 6, -1.0f / 24, 1.0f / 120, -1.0f / 720, 1.0f / 5040, -1.0f / 40320};
@@ -102,7 +102,7 @@ struct Shot {
 };
 
 #ifdef __CUDACC__
-// Bytes have 256 numbers of expected events, so that the probabilities of Poisson::few() are found once for each block and factor: the number of events is a
+// Bytes have 256 numbers of expected events, so the probabilities of Poisson::few() are found once for each block and factor: the number of events is a
 // place in their descending order, found by bisection. Summing them for each element took 500 instructions and 1.5 ms for 128 VGA images, because a warp
 // waits for its largest number. Predicted: 65 instructions for each byte and 0.4 ms, half of them lookups that share a bank.
 constexpr int kTableEvents = 63;  // of up to 32 expected events, more than 63 come once in 10^7 times; they, and those of larger levels, are summed

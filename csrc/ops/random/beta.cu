@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// random.beta by rejection: every attempt has words of its own, so that an element's number does not depend on how often its neighbors were rejected.
+// random.beta by rejection: every attempt has words of its own, so an element's number does not depend on how often its neighbors were rejected.
 #include <algorithm>
 #include <cmath>
 
@@ -70,7 +70,7 @@ struct Beta {
 
   bool raised() const { return a.raised() || b.raised(); }
 
-  // Number k of the attempt's words, of which a double takes two.
+  // Number k of the attempt's words; a double takes two.
   static NDD_HD float normal(const uint32_t* w, int k, float) { return normal_of(w[k]); }
   static NDD_HD double normal(const uint32_t* w, int k, double) { return normal_of(w[2 * k], w[2 * k + 1]); }
   static NDD_HD float uniform(const uint32_t* w, int k, float) { return open_uniform(w[k]); }

@@ -78,7 +78,7 @@ std::vector<uint64_t> interval_ends(const Args<float>& probabilities, int64_t co
 // Rows of the size of a number, moved as one.
 template <class Bits>
 void copy_rows(const Picker& pick, const uint32_t* words, const void* rows, int64_t n, void* out) {
-  // Aligned to their elements only, of which a row may have several.
+  // Aligned to their elements only: a row may have several.
   for (int64_t e = 0; e < n; ++e)
     std::memcpy(static_cast<char*>(out) + e * sizeof(Bits), static_cast<const char*>(rows) + pick(words[e]) * sizeof(Bits), sizeof(Bits));
 }
@@ -110,7 +110,7 @@ void run_cpu(const Run& run, DType dtype) {
 }
 
 #ifdef __CUDACC__
-// Numbers of the input, of which the host has to know how many elements there are to choose from.
+// Numbers of the input: the host must know how many elements there are to choose from.
 std::vector<char> host_values(const Samples& in) {
   std::vector<char> values(in.values().numel() * in.item_bytes());
   check_cuda(cudaMemcpyAsync(values.data(), in.values().data_ptr(), values.size(), cudaMemcpyDeviceToHost, current_cuda_stream()), "random.choice");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// random.coin_flip: compares integers, so that 0 and 1 are certain and both devices agree.
+// random.coin_flip: compares integers, so 0 and 1 are certain and both devices agree.
 #include <cmath>
 
 #include "ndd/kernel.h"
@@ -8,7 +8,7 @@
 namespace ndd {
 namespace {
 
-// Heads for so many of the 2^24 values of a word's upper bits.
+// Heads for this many of the 2^24 values of a word's upper bits.
 struct CoinFlip {
   using Value = float;
   int32_t heads;

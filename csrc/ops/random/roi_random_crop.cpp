@@ -13,7 +13,7 @@ namespace {
 
 std::string at(int64_t d, int64_t i) { return " in dimension " + std::to_string(d) + " of sample " + std::to_string(i); }
 
-// Where the window may start in one dimension, so that it holds the region, or the region holds it, and both lie within the input.
+// Where the window may start in one dimension, so it holds the region, or the region holds it, and both lie within the input.
 void roi_random_crop(const MaybeTensor&, const MaybeTensor&, const Tensor& crop_shape, const Tensor& roi_start, const MaybeTensor& roi_end,
                      const MaybeTensor& roi_shape, const MaybeTensor& in_shape, const Tensor& words, const Tensor& output, const MaybeTensor&) {
   const std::string op = "roi_random_crop";

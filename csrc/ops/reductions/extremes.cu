@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reductions.min and max, on the driver of reductions. No total is wider than the input, so that the result has its type and its exact value.
+// reductions.min and max, on the driver of reductions. No total is wider than the input, so the result has its type and its exact value.
 #include "ops/reductions/reductions.h"
 
 namespace ndd {

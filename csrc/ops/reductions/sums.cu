@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reductions.sum and mean. Integers are summed as integers, whose sum is exact in any order; floats in double, in an order that is fixed.
+// reductions.sum and mean. Integers are summed as integers, whose sum is exact in any order; floats in double, in a fixed order.
 #include "ops/reductions/reductions.h"
 
 namespace ndd {

@@ -56,7 +56,7 @@ inline int64_t root_of(std::vector<Run>& runs, int64_t k) {
 }
 
 // Joins the runs of two rows that touch; `a` and `b` are the first runs, up to `a_end` and `b_end`.
-// The row whose run ends first goes on, so that each pair of touching runs is seen once.
+// The row whose run ends first advances, so each pair of touching runs is seen once.
 inline void join_rows(std::vector<Run>& runs, int64_t a, int64_t a_end, int64_t b, int64_t b_end) {
   while (a < a_end && b < b_end) {
     if (runs[a].label == runs[b].label && runs[a].begin < runs[b].end && runs[b].begin < runs[a].end) {

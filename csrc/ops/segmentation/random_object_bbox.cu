@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Connected components by a union-find over the runs of equal pixels: the pixels of a run point to its first one, touching runs of neighboring rows are
-// joined by atomic minima, so that the root of a component is its first pixel, and the runs widen the box of their root. The host receives the boxes,
+// joined by atomic minima, so the root of a component is its first pixel, and the runs widen the box of their root. The host receives the boxes,
 // for which it waits, and chooses among them as on the CPU.
 #include "ops/segmentation/random_object_bbox.h"
 
@@ -143,11 +143,11 @@ __global__ void __launch_bounds__(kThreads) list_roots(const Mask* masks, int64_
       int64_t label = 0;
       for_dtype(dtype, [&](auto tag) {
         using T = typename decltype(tag)::type;
-        // check_masks() admits whole numbers only, but for_dtype compiles this for all types.
+        // check_masks() admits integers only, but for_dtype compiles this for all types.
         if constexpr (!is_floating<T>) label = static_cast<int64_t>(static_cast<const T*>(mask.data)[pixel]);
       });
       components[number] = {mask.sample, pixel, label};
-      // From here on the root leads to its object, so that boxes need no other table.
+      // From here on the root leads to its object, so boxes need no other table.
       mask.parents[pixel] = -1 - number;
     }
   });
@@ -307,7 +307,7 @@ void random_object_bbox_cuda(const Tensor& input, const MaybeTensor& input_shape
   }
   const std::vector<MaskObjects> objects =
       find_objects_gpu(op, in, foreground, [&](int64_t i, int64_t label) { return of_sample[i].label_of(label); });
-  // One element more, so that there is an address where an output has no elements.
+  // One element more, so there is an address where an output has no elements.
   std::vector<int32_t> host_first(first.numel() + 1), host_second(second.numel() + 1), host_labels(labels.numel() + 1);
   const Boxes boxes{ndim, static_cast<Format>(format), host_first.data(), host_second.data(), host_labels.data()};
   for (int64_t i = 0; i < in.size(); ++i) boxes.set(i, whole_sample(in.shape(i), ndim, of_sample[i]));

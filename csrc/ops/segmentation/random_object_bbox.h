@@ -140,7 +140,7 @@ class Rules {
 NDD_ENUM("random_object_bbox.Format", Format, int64_t, anchor_shape, start_end, box);
 
 inline void check_masks(const std::string& op, const Samples& in) {
-  if (in.ndim() < 1 || is_floating_dtype(in.dtype())) fail(Error::Value, op, ": masks must be whole numbers, in rows");
+  if (in.ndim() < 1 || is_floating_dtype(in.dtype())) fail(Error::Value, op, ": masks must be integers, in rows");
 }
 
 // Throws unless the outputs have room for the boxes of all samples.

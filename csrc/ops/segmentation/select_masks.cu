@@ -119,7 +119,7 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
   const auto* selected = reinterpret_cast<const SelectedPolygon*>(host_numbers<const int64_t>(op, "the selection", table, polygons.numel() / 3 * 4));
   // A vertex has as many coordinates as the second axis has elements.
   const auto vertex_bytes = [=](int64_t i) { return from.shape(i)[1] * from.item_bytes(); };
-  // The selection of sample i, of which every polygon lies in the vertices of the input and of the output.
+  // The selection of sample i; each of its polygons lies within the vertices of the input and of the output.
   const auto polygons_of = [=](int64_t i) {
     const int64_t first = in_polygons.offset(i) / 3, count = rows.shape(i)[0], width = from.shape(i)[1];
     if (rows.volume(i) != 3 * count || count > listed - first)

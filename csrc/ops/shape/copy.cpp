@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// copy: the driver of slices without a window, so that the copy is a launch like any other, which may be pending and is shared among the threads.
+// copy: the driver of slices without a window, so the copy is a launch like any other, which may be pending and is shared among the threads.
 #include "ndd/kernel.h"
 #include "ndd/slice/slice.h"
 

@@ -15,7 +15,7 @@ struct Axis {
   int64_t extent, stride;
 };
 
-// Axes of one element are dropped and contiguous ones merged, so that the driver walks as few axes as possible.
+// Axes of one element are dropped and contiguous ones merged, so the driver walks as few axes as possible.
 void add_axis(std::vector<Axis>& axes, Axis axis) {
   if (axis.extent == 1) return;
   if (!axes.empty() && axes.back().stride == axis.extent * axis.stride) axes.back() = {axes.back().extent * axis.extent, axis.stride};

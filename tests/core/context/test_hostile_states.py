@@ -215,16 +215,16 @@ def test_states_that_are_named(files: list[Path]) -> None:
         ({"taken": [[10**9, 5]]}, r"'taken'\[0\]\[0\] must be from 1 to 1048576, got 1000000000"),
         ({"taken": [[1000, 5]]}, "'taken' exceeds 'size': 1000 shards, 5 samples in one, 11 in total"),
         ({"epoch": 10**30}, "'epoch' must be from 0 to"),
-        ({"epoch": True}, "'epoch' must be a whole number, got True"),
-        ({"shard": 1.5}, "'shard' must be a whole number, got 1.5"),
-        ({"shard": math.nan}, "'shard' must be a whole number, got nan"),
+        ({"epoch": True}, "'epoch' must be an integer, got True"),
+        ({"shard": 1.5}, "'shard' must be an integer, got 1.5"),
+        ({"shard": math.nan}, "'shard' must be an integer, got nan"),
         ({"shard": 1}, "'shard' must be less than the 1 shards"),
         ({"seeds": [1]}, "'seeds' must have 2 values, got 1"),
-        ({"seeds": [1, True]}, r"'seeds'\[1\] must be a whole number, got True"),
+        ({"seeds": [1, True]}, r"'seeds'\[1\] must be an integer, got True"),
         ({"size": 10}, "the state's 'size' is 10 samples, but the data set has 11"),
         ({"worker": [2, 2, 1]}, "'worker' is 2, but there are only 2"),
         ({"more": 1}, "unknown key 'more'"),
-        ({"version": 2.0}, "'version' must be a whole number"),
+        ({"version": 2.0}, "'version' must be an integer"),
     ):
         with pytest.raises(ValueError, match=rf"^readers\.File: .*{text}"):
             reader.load_state_dict({**good, **change})

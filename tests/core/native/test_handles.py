@@ -26,11 +26,12 @@ class CopyPlan:
         arguments = (VALUES, None, torch.empty_like(VALUES), None)
         places = [(0, native_plan.WHOLE, 0), (2, native_plan.WHOLE, native.numbers("plan.Place")["output_place"])]
         fits, rows = [native.numbers("plan.Fit")["equal_shape"]], native.numbers("plan.Rows")["by_tensors"]
-        handle = native_plan.keep_call(torch.ops.ndd.copy.default, arguments, places, fits, -1, rows, None)
-        assert handle is not None
-        self.handle = handle
+        plan = native_plan.keep_call(torch.ops.ndd.copy.default, arguments, places, fits, -1, rows, None)
+        assert plan is not None
+        self.handle, self._owner = plan.handle, plan.owner
 
     def release(self) -> None:
+        self._owner = None
         native.c_function("ndd_plan_release")(self.handle)
 
 

@@ -377,7 +377,7 @@ _CPU_PREFERS_KERNELS = {
 @pytest.mark.parametrize("operator", sorted(_CPU_PREFERS_KERNELS))
 @pytest.mark.usefixtures("pause_gc")
 def test_formulas_that_only_gpus_use(operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the CPU most of these cases use the kernel, so that the generic suite does not see their formulas."""
+    """On the CPU most of these cases use the kernel, so the generic suite does not see their formulas."""
     from test_operators import CASES
 
     monkeypatch.setattr(elementwise, "kernels_on_cpu", False)

@@ -308,7 +308,7 @@ def test_repeated_call_of_videos_follows_their_numbers_of_frames(name: str, argu
     operator: Any = getattr(ndd, name)
 
     def call(lengths: tuple[int, int], rows: int) -> Batch:
-        # Of one color each, so that the windows of a random operator do not matter.
+        # Of one color each, so the windows of a random operator do not matter.
         videos = [torch.full((length, rows + k, 9, 3), 7 + k, dtype=torch.uint8) for k, length in enumerate(lengths)]
         return operator(ndd.batch(videos, layout="FHWC"), **arguments).evaluate()
 

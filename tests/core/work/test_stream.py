@@ -345,7 +345,7 @@ def test_kernels_outside_a_call_let_their_tensors_go() -> None:
     assert resident() - before < 20 << 20  # if kept, they take 190 MB
 
 
-@pytest.mark.skipif(b"sanitizer address" in native.build_info(), reason="nothing is kept, so that its use after it is freed is found")
+@pytest.mark.skipif(b"sanitizer address" in native.build_info(), reason="nothing is kept, so its use after it is freed is found")
 @pytest.mark.parametrize("size", [900, 3400])
 def test_large_buffers_are_used_again(size: int) -> None:
     image = ndd.batch(np.zeros((1, size, size, 3), np.uint8), layout="HWC")
@@ -357,7 +357,7 @@ def test_large_buffers_are_used_again(size: int) -> None:
     assert kept[0].data_ptr() != kept[1].data_ptr()
 
 
-@pytest.mark.skipif(b"sanitizer address" in native.build_info(), reason="nothing is kept, so that its use after it is freed is found")
+@pytest.mark.skipif(b"sanitizer address" in native.build_info(), reason="nothing is kept, so its use after it is freed is found")
 def test_large_buffers_are_used_again_for_somewhat_larger_results() -> None:
     heights = (1030, 1100, 1050, 1160)  # 9.3 to 10.4 MB
     inputs = [ndd.batch([np.zeros((height, width, 3), np.uint8) for width in (1500, 1499)], layout="HWC") for height in heights]

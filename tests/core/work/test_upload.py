@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from _fake_copies import FakeCopies, GpuTensor
+from _memory import resident_bytes
 
 import torch_ndd as ndd
 from torch_ndd import EvalMode, Uploads, types
@@ -62,10 +63,6 @@ def content(value: ndd.Batch | ndd.Tensor | torch.Tensor) -> np.ndarray:
     values = value if isinstance(value, torch.Tensor) else value.torch()
     assert isinstance(values, GpuTensor)
     return values.as_subclass(torch.Tensor).numpy()
-
-
-def resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def host_waits(cuda: FakeCopies) -> list[Any]:

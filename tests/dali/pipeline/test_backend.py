@@ -42,7 +42,7 @@ def test_buffer_factors_are_stored_and_checked(setter: str, value: Any, raises: 
     both(program, raises=raises)
 
 
-@pytest.mark.skipif(b"sanitizer address" in native.build_info(), reason="nothing is kept, so that its use after it is freed is found")
+@pytest.mark.skipif(b"sanitizer address" in native.build_info(), reason="nothing is kept, so its use after it is freed is found")
 def test_unused_memory_is_released() -> None:
     """The buffer of a large result is kept when the result is dropped, and released once."""
     backend.ReleaseUnusedMemory()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debug mode. Without a GPU DALI cannot run an operator in it, so that the reference is the graph."""
+"""Debug mode. Without a GPU DALI cannot run an operator in it, so the reference is the graph."""
 
 import os
 import subprocess

@@ -8,16 +8,10 @@ import warnings
 
 import numpy as np
 import pytest
-from _pipelines import both, define, ours_raises, real, show
+from _pipelines import both, define, numbers, ours_raises, real, show
 from _raises import raising
 
 import torch_ndd.dali as ours
-
-
-def numbers(batch):
-    """Return the numbers in an output."""
-    return [int(batch.at(k).ravel()[0]) for k in range(len(batch))]
-
 
 # pipeline_def.
 
@@ -358,7 +352,7 @@ def test_two_operators_of_one_name_are_refused():
 
 
 def test_missing_arguments():
-    """A required argument that is missing is an error of building."""
+    """A missing required argument is an error when the pipeline is built."""
 
     def program(dali):
         pipe = dali.Pipeline(1, 1, None)

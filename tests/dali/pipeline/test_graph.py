@@ -151,7 +151,7 @@ def test_shape_property_and_source_info():
     ],
 )
 def test_nodes_have_no_values(use):
-    """What needs a value is a TypeError; that of truth names enable_conditionals."""
+    """Code that needs a value raises a TypeError; the one for a truth value names enable_conditionals."""
     error = both(lambda dali: run(dali, lambda dali: eval(use, {"node": dali.fn.random.uniform()})), raises=TypeError)
     assert isinstance(error, TypeError)
     if "bool" in use or "not" in use or "and" in use:

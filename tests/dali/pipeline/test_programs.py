@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs of DALI's documentation: ResNet-50, EfficientNet, the single stage detector and RNN-T, on the files of DALI_extra.
 
-What is random is switched off or compared by its shapes, so that both packages compute the same.
+What is random is switched off or compared by its shapes, so both packages compute the same.
 """
 
 import math

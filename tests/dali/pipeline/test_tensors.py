@@ -26,7 +26,7 @@ def capsule(values):
 
 
 def describe(value):
-    """Return everything that can be asked of a tensor or a tensor list."""
+    """Return all properties of a tensor or a tensor list."""
     values = [np.array(part) for part in value] if hasattr(value, "at") else np.array(value)
     return [value.shape(), value.layout(), value.ndim(), value.dtype.name, values]
 
@@ -274,7 +274,7 @@ def test_what_dali_refuses():
 
 def test_gpu_tensors_need_a_gpu():
     for kind in (tensors.TensorGPU, tensors.TensorListGPU):
-        with pytest.raises(TypeError, match="memory of a GPU"):
+        with pytest.raises(TypeError, match="GPU memory"):
             kind(array())
 
 

@@ -501,7 +501,7 @@ def test_an_axis_that_is_too_long() -> None:
 
 @pytest.mark.parametrize("rule", ["torch", "pillow", "pillow_12"])
 def test_region_between_pixels_stays_inside_the_image(rule: Any) -> None:
-    # The exact height is 65.54 rows, so that the 66 rows of the output are those of -0.25 to 71.25 of the image.
+    # The exact height is 65.54 rows, so the 66 rows of the output are those of -0.25 to 71.25 of the image.
     image = torch.randint(0, 256, (71, 26, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
     guarded = torch.cat([image, torch.full_like(image, 255)])[:71]  # the memory behind the image is not black
     expected = ndd.resize(image, size=[66, 24], rule=rule).torch()

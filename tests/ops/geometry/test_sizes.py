@@ -180,9 +180,9 @@ def test_sizes_are_arguments_of_resize() -> None:
         (lambda: ndd.sizes.budget([[100, 100]], multiple_of=28, frames=1), "fewer than temporal=2"),
         (lambda: ndd.sizes.budget([[100, 100]], multiple_of=28, frames=[1, 2, 3]), "frames"),
         (lambda: ndd.sizes.budget([[100, 100]], multiple_of=28, frames="many"), "frames must be an integer.*got 'many'"),
-        (lambda: ndd.sizes.budget([[10, 10]], multiple_of=28, min_pixels="1"), "min_pixels must be a whole number.*got '1'"),  # type: ignore[arg-type]
-        (lambda: ndd.sizes.budget([[10, 10]], multiple_of=28, min_pixels=math.nan), "min_pixels must be a whole number.*got nan"),  # type: ignore[arg-type]
-        (lambda: ndd.sizes.budget([[10, 10]], multiple_of=28, min_pixels=-1), "min_pixels must be a whole number that is not negative, got -1"),
+        (lambda: ndd.sizes.budget([[10, 10]], multiple_of=28, min_pixels="1"), "min_pixels must be a non-negative integer.*got '1'"),  # type: ignore[arg-type]
+        (lambda: ndd.sizes.budget([[10, 10]], multiple_of=28, min_pixels=math.nan), "min_pixels must be a non-negative integer.*got nan"),  # type: ignore[arg-type]
+        (lambda: ndd.sizes.budget([[10, 10]], multiple_of=28, min_pixels=-1), "min_pixels must be a non-negative integer, got -1"),
         (lambda: ndd.sizes.budget([[10, 10]], multiple_of=28, max_aspect=None), "max_aspect must be a number.*got None"),  # type: ignore[arg-type]
         (lambda: ndd.sizes.patches([[10, 10]], patch_size=16, max_patches=9, max_ratio="2"), "max_ratio must be a positive number"),  # type: ignore[arg-type]
         (lambda: ndd.sizes.patches([[10, 10]], patch_size=16, max_patches=0), "max_patches"),

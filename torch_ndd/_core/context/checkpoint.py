@@ -94,7 +94,7 @@ class Checkpoint:
             if name is not None and name != known:
                 raise RuntimeError(f"the operator is registered in this checkpoint as {known!r}; it cannot be {name!r} as well")
             return known
-        # Without a name the key is the position, so that the same program registers its operators under the same keys after a restart.
+        # Without a name the key is the position, so the same program registers its operators under the same keys after a restart.
         key = f"{_ANONYMOUS}{len(self._ops)}" if name is None else name
         if key in self._ops:
             before, after = type(self._ops[key]).__qualname__, type(op).__qualname__
@@ -105,7 +105,7 @@ class Checkpoint:
             raise RuntimeError(f"the checkpoint is completed: {key!r} comes too late; clear() begins a new one")
         elif self._loaded and key not in self._states:
             raise KeyError(f"Loaded checkpoint has no state for {key!r}; it has {sorted(self._states)}")
-        # Before _enable_checkpointing, so that an operator of the wrong type stays as it was.
+        # Before _enable_checkpointing, so an operator of the wrong type stays as it was.
         if key in self._dirty:
             self._check_type(key, op)
         if (enable := getattr(op, "_enable_checkpointing", None)) is not None:
@@ -193,7 +193,7 @@ class Checkpoint:
 
     def deserialize(self, text: str) -> None:
         """Replace all states by those of a text of :meth:`serialize`. Raise ValueError for any other text, keeping the current states."""
-        self._states = _parse_entries(text)
+        self._states = check_state("Checkpoint", _CHECKPOINT, parse_state("Checkpoint", text))["states"]
         self._dirty = set(self._states)
         self._loaded, self._complete = True, False
 
@@ -241,10 +241,6 @@ def _entries(value: Any, name: str) -> dict[str, _Entry]:
 _CHECKPOINT = keys(version=equal(_VERSION), states=_entries)
 
 
-def _parse_entries(content: str) -> dict[str, _Entry]:
-    return check_state("Checkpoint", _CHECKPOINT, parse_state("Checkpoint", content))["states"]
-
-
 class _Family:
     """The files of a pattern."""
 
@@ -259,7 +255,7 @@ class _Family:
 
     def highest(self) -> int:
         """Return the largest number of an existing file, -1 if there is none."""
-        # The number may have any format, so that its text is found by formatting a mark that no path can contain.
+        # The number may have any format, so its text is found by formatting a mark that no path can contain.
         before, after = self._pattern.format(seq=_Mark()).split(_Mark.text)
         folder, prefix = os.path.split(before)
         rest = after.split(os.sep, 1)

@@ -39,7 +39,7 @@ class EvalMode(enum.IntEnum):
         return thread_state.mode
 
     def __enter__(self) -> "EvalMode":
-        # A member may be entered several times, by nested blocks, so that the mode to return to cannot be an attribute of it.
+        # A member may be entered several times, by nested blocks, so the mode to return to cannot be an attribute of it.
         thread_state.modes.append(thread_state.mode)
         thread_state.mode = self
         return self
@@ -177,7 +177,7 @@ class EvalContext:
     def evaluate_all(self) -> None:
         """Wait for the work of all calls in this context whose results are in use. Raise the first error that was not raised yet."""
         self._run_invocations()
-        # In the order of the calls, so that the first error is the one that eager code would have raised.
+        # In the order of the calls, so the first error is the one that eager code would have raised.
         for call in sorted(self._calls, key=lambda call: call.number):
             call.wait_for_news()
 

@@ -49,7 +49,7 @@ class Stream:
     def __init__(self, *, stream: Any = create_new, device_id: int | None = None) -> None:
         if stream is None:
             raise ValueError("Stream: stream must not be None; leave it out for a new stream")
-        # Before the question whether there is a GPU, so that a wrong argument raises the same error on every machine.
+        # Before the question whether there is a GPU, so a wrong argument raises the same error on every machine.
         known = None if stream is self.create_new else _handle_and_device(stream)
         if (problem := cuda_problem()) is not None:
             raise RuntimeError(f"Stream: no GPU can be used: {problem}")

@@ -30,7 +30,7 @@ def whole(least: int = 0, most: int = MAX_COUNT) -> Description:
 
     def check(value: Any, name: str) -> int:
         if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-            raise ValueError(f"{name} must be a whole number, got {format_value(value)}")
+            raise ValueError(f"{name} must be an integer, got {format_value(value)}")
         found = int(value)
         if not least <= found <= most:
             raise ValueError(f"{name} must be from {least} to {most}, got {format_value(value)}")

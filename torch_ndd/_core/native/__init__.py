@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The native library: its C functions, and the objects that release what they return.
 
-``library.py`` loads it, ``kernels.py`` makes operators of torch of its kernels, ``memory.py`` allocates buffers.
+``library.py`` loads it, ``kernels.py`` makes torch operators of its kernels, ``memory.py`` allocates buffers.
 """
 
 import ctypes

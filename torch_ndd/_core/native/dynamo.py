@@ -93,7 +93,7 @@ class _Finder(MetaPathFinder):
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         if fullname != _COMPILER:
             return None
-        # Only the loader is replaced, so that the module's file, its cache and its package stay those of the ordinary import.
+        # Only the loader is replaced, so the module's file, its cache and its package stay those of the ordinary import.
         for finder in sys.meta_path:
             if finder is not self and (spec := finder.find_spec(fullname, path, target)) is not None:
                 if spec.loader is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of the native library as operators of torch, with the parameters of their C++ functions as schemas."""
+"""Kernels of the native library as torch operators, with the parameters of their C++ functions as schemas."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -54,7 +54,7 @@ def kernel(name: str, writes: Sequence[int] = (-2,)) -> Any:
 
 def parameters(name: str) -> list[str]:
     """Return the types of a kernel's parameters, as schema types."""
-    # One schema serves both devices, so that Python code need not distinguish them.
+    # One schema serves both devices, so Python code need not distinguish them.
     signatures = {KERNELS[name, backend] for backend in ("CPU", "CUDA") if (name, backend) in KERNELS}
     if len(signatures) != 1:
         found = " and ".join(f"({types})" for types in sorted(signatures)) or "none"

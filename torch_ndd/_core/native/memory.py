@@ -22,7 +22,7 @@ _EQUAL, _TOO_MANY = _PACKED["equal"], _PACKED["too_many"]
 _MAX_BYTES = 1 << 62
 _MAX_EXACT = 1 << 53  # below it a double holds every integer
 
-# Each sample takes some 100 bytes and 100 ns in lists of several threads, so that this many take seconds for any operation.
+# Each sample takes some 100 bytes and 100 ns in lists of several threads, so this many take seconds for any operation.
 MAX_SAMPLES = 1 << 22
 
 POOLED_BYTES = 2 << 20  # a page; csrc/ndd/stream/host_memory.cpp has the measurements

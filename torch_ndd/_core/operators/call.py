@@ -261,12 +261,7 @@ def _run(op: Operator, call: Call, values: Sequence[Operand | None], arguments: 
             kernel_arguments += output.buffer, output.ragged_shapes
         # The record refers to the batches of this call. Patterns drop them, so that no plan keeps memory.
         if call.records is not None:
-            is_plain = op.repeatable and len(outputs) == 1 and not (launch.inputs or launch.views)
-            is_plain = is_plain and (not launch.also or launch.also_again is not None)
-            layouts = tuple(output._layout for output in outputs)
-            any_shape = launch.any_shape or launch.derivation is not None
-            again = launch.redraw, launch.only_words, launch.derivation, launch.also_again, launch.mixes
-            call.records.append(Record(op, op.kernel, batches, kernel_arguments, outputs, layouts, call.words, any_shape, *again, is_plain))
+            call.records.append(Record(op, launch, batches, kernel_arguments, outputs, outputs[0]._layout, call.words))
         pending = _launch_kernel(op, call, target, kernel_arguments, sources, launch, outputs)
     # 4. The results: what is pending on the kernel's work, which files the samples come from, and planes for planes.
     outputs = launch.views or outputs

@@ -3,7 +3,7 @@
 
 A call is identified by its operator, its constants (by type and value) and the origin of its inputs: the reader, or an earlier call of the same step.
 The calls of a step are issued again on the next batch as soon as it has been read. When the loop makes such a call itself, it gets the result; any
-other call is simply executed. All calls go through :class:`OperatorCalls`, so that those issued ahead run the plans of earlier steps.
+other call is simply executed. All calls go through :class:`OperatorCalls`, so those issued ahead run the plans of earlier steps.
 
 The result of a call issued ahead is used only if it cannot differ from that of the loop's own call:
 
@@ -16,7 +16,7 @@ The result of a call issued ahead is used only if it cannot differ from that of 
 Values, order and the state of generators therefore equal those of plain execution, whatever the loop does.
 
 Issuing ahead pays where CPU threads would be idle while the loop's body waits for something else, such as a model. Calls on a GPU return before the
-GPU has done their work, as the model's do, so that the next step's calls follow without a pause anyway: issued ahead they would only delay the model.
+GPU has done their work, as the model's do, so the next step's calls follow without a pause anyway: issued ahead they would only delay the model.
 A loop with results on a GPU is therefore executed plainly.
 """
 
@@ -143,7 +143,7 @@ class LoopRecorder:
         """Issue the calls of this step for the next one, which has these outputs of the reader."""
         parts: dict[int, Any] = {0: _parts(outputs)}
         context = EvalContext.current()
-        # Without the recorder, so that the calls are not taken for calls of the body.
+        # Without the recorder, so the calls are not taken for calls of the body.
         recorder, loop.recorder = loop.recorder, None
         try:
             for call in self._calls.values():  # in the order of the step: inputs come before the calls that take them
@@ -197,7 +197,7 @@ class LoopRecorder:
                 register(pending)
             results = ahead.results
         else:
-            # Wasted work is counted, so that a call whose results are never used is not issued ahead forever.
+            # Wasted work is counted, so a call whose results are never used is not issued ahead forever.
             call.misses += ahead is not None
             self._replaced.add(call.number)
             results = _execute(function, inputs, arguments)
@@ -252,7 +252,7 @@ class LoopRecorder:
 
         ``refs`` collects the numbers of the calls that it comes from, and ``_SAME_OBJECT``.
         """
-        # As hexadecimal digits, so that NaN equals itself and 0.0 differs from -0.0.
+        # As hexadecimal digits, so NaN equals itself and 0.0 differs from -0.0.
         if isinstance(value, float | np.floating):
             return (type(value), float(value).hex()), value
         if isinstance(value, _IMMUTABLE):

@@ -34,7 +34,7 @@ class Options:
         kernel: None if there is nothing to launch: the body returns a view of the first input, with the same pending work, or :func:`launch` with
             results that it has computed itself as ``also``.
         formula: The kernel in torch operations, for ``torch.compile`` on dense input: ``formula(input, *kernel arguments, dtype)``. A number that all
-            samples share is passed as a Python number, so that the graph has it as a constant. Returns None for dtypes without a formula.
+            samples share is passed as a Python number, so the graph has it as a constant. Returns None for dtypes without a formula.
         ragged_formula: It takes ragged images as well, as :class:`Packed`, or returns None for them.
         reads_values: The body reads the inputs' values, so the call waits for them.
         per_frame: Arguments may have values per frame although no input has frames.
@@ -93,7 +93,7 @@ OPERATORS: dict[str, Operator] = {}  # by public name; the tests iterate over it
 
 # --- Launches ---
 
-# Computes an argument from the first input, of which it may use the shapes, and the words drawn from the generator.
+# Computes an argument from the first input (only its shapes) and the words drawn from the generator.
 Redraw: TypeAlias = Callable[[Batch, torch.Tensor], torch.Tensor]
 # Computes further results of a call from the shapes of the first input.
 Also: TypeAlias = Callable[[Batch], tuple[Batch, ...]]
@@ -169,32 +169,25 @@ class Record(NamedTuple):
 
     Attributes:
         op: The operator.
-        kernel: Its kernel.
+        launch: What its body has returned.
         inputs: The batches that the kernel reads.
         arguments: All arguments of the kernel: values and shapes of each input, the operator's own arguments, values and shapes of each output.
         outputs: The batches that the kernel fills.
-        layouts: Their layouts.
+        layout: Of the first output.
         words: The words that a random operator has drawn.
-        any_shape: See :class:`Launch`.
-        redraw: See :class:`Launch`.
-        only_words: See :class:`Launch`.
-        derivation: See :class:`Launch`.
-        also_again: See :class:`Launch`.
-        mixes: See :class:`Launch`.
-        is_plain: Whether the call returns the only output of its kernel, and nothing else that a repeated call could not compute.
     """
 
     op: Operator
-    kernel: Any
+    launch: Launch
     inputs: Sequence[Batch | None]
     arguments: list[Any]
     outputs: tuple[Batch, ...]
-    layouts: tuple[str | None, ...]
+    layout: str | None
     words: torch.Tensor | None
-    any_shape: bool
-    redraw: Redraw | None
-    only_words: bool
-    derivation: Derivation | None
-    also_again: Also | None
-    mixes: bool
-    is_plain: bool
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the call returns the only output of its kernel, and nothing else that a repeated call could not compute."""
+        launch = self.launch
+        returns_output = len(self.outputs) == 1 and not (launch.inputs or launch.views)
+        return self.op.repeatable and returns_output and (not launch.also or launch.also_again is not None)

@@ -53,9 +53,9 @@ class FunctionRecorder:
     def only_record(self) -> Record | None:
         """The record of the only call, if it has one input and draws nothing; else None."""
         record = self.records[0] if self._calls == len(self.records) == 1 else None
-        if record is None or len(record.inputs) != 1 or record.op.draws or record.op.variadic or record.mixes or record.also_again is not None:
+        if record is None or len(record.inputs) != 1 or record.op.draws or record.op.variadic:
             return None
-        return record
+        return None if record.launch.mixes or record.launch.also_again is not None else record
 
 
 _MAX_ITEMS = 16  # of a list of integers in a key
@@ -79,7 +79,7 @@ def _freeze_all(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
 
 
 def _is_repeatable(values: torch.Tensor) -> bool:
-    """Return whether a plan may run on these values: native code reads their memory, so nothing else than a kernel may observe the call."""
+    """Return whether a plan may run on these values: native code reads their memory, so nothing but a kernel may observe the call."""
     return type(values) is torch.Tensor and not is_compiling() and (loop.latest is None or loop.recorder is None)
 
 

@@ -36,7 +36,7 @@ class Pattern(NamedTuple):
     also_again: Also | None
 
     def agrees(self, other: "Pattern") -> bool:
-        """Return whether two calls with equal batches have launched the same, so that nothing was computed from the values of the batches."""
+        """Return whether two calls with equal batches have launched the same, so nothing was computed from the values of the batches."""
         return self[2:-3] == other[2:-3] and all(self._is_same(a, b) for a, b in zip(self.arguments, other.arguments, strict=True))
 
     def agrees_for_other_rows(self, other: "Pattern", rows: int, other_rows: int) -> bool:
@@ -78,8 +78,9 @@ def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: 
         tensors: The operands of the call: :func:`operand_tensors`.
         names: Arguments that are operands. Bodies read the values of those that do not go to the kernel unchanged.
     """
-    op, arguments = record.op, list(record.arguments)
-    shapes, derives = record.outputs[0].ragged_shapes, record.derivation is not None
+    op, launch, arguments = record.op, record.launch, list(record.arguments)
+    derivation, shapes = launch.derivation, record.outputs[0].ragged_shapes
+    derives = derivation is not None
     if not record.is_plain or (derives and (op.draws or record.inputs[0] is None)):
         return None
     if shapes is not None and not derives and (not tensors or shapes is not tensors[1]):
@@ -87,9 +88,9 @@ def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: 
     roles = {(op.arguments.get(name) or op.positional[name]).role for name in names}
     if not roles <= ({Role.per_sample, Role.shape} if derives else {Role.per_sample}):
         return None
-    if record.derivation is not None and not record.derivation.names <= set(names):
+    if derivation is not None and not derivation.names <= set(names):
         return None  # a list, for instance, which is part of the key
-    derived = _find_derived(record, record.derivation) if record.derivation is not None else ()
+    derived = _find_derived(record, derivation) if derivation is not None else ()
     places: list[tuple[int, int, int]] = []
     words_place = None
     output, arguments[-2] = arguments[-2], None
@@ -102,10 +103,10 @@ def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: 
     for place, argument in enumerate(arguments):
         if not isinstance(argument, torch.Tensor):
             # A number of a random operator may have been drawn, unless its kernel takes the function's own arguments: those come from the program.
-            if op.draws and argument is not None and record.redraw is None and op.automatic is None and not record.only_words:
+            if op.draws and argument is not None and launch.redraw is None and op.automatic is None and not launch.only_words:
                 return None
             continue
-        if record.redraw is not None and place == op.first_argument:
+        if launch.redraw is not None and place == op.first_argument:
             words_place, arguments[place] = place, None
             continue
         # An input has its own place, also if another one is the same batch.
@@ -119,16 +120,16 @@ def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: 
             continue  # a constant, if the next call has an equal one
         arguments[place] = None
     # What the derivation needs is derived again. Anything else that the kernel does not get may be in one of the constants.
-    derived_names = frozenset() if record.derivation is None else record.derivation.names - record.derivation.passed
+    derived_names = frozenset() if derivation is None else derivation.names - derivation.passed
     derived_again = {2 * k for k, name in enumerate(names, len(record.inputs)) if name in derived_names}
     needed = {k for k, tensor in enumerate(tensors) if tensor is not None} - derived_again
     if not needed <= {k for *_, k in places} or (record.words is None) != (words_place is None):
         return None  # the kernel gets something computed from an operand or from the words
-    shape, layout, packed = output.shape if shapes is None else (), record.layouts[0], shapes is not None
-    may_draw = op.draws and not record.only_words
+    shape, layout, packed = output.shape if shapes is None else (), record.layout, shapes is not None
+    may_draw = op.draws and not launch.only_words
     return Pattern(
-        *(record.kernel, arguments, places, words_place, shape, output.dtype, layout, may_draw, derived, packed, record.mixes),
-        *(record.derivation, record.redraw, record.also_again),
+        *(op.kernel, arguments, places, words_place, shape, output.dtype, layout, may_draw, derived, packed, launch.mixes),
+        *(derivation, launch.redraw, launch.also_again),
     )
 
 

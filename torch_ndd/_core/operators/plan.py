@@ -6,12 +6,11 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .. import native
 from ..context import pools
 from ..context.context import EvalMode, thread_state
 from ..process import shutdown
 from ..values.batch import Batch, new_batch
-from ..values.native_plan import FITS, NOT_ONE_CALL, OUTPUT, RELEASE, ROWS, WHOLE, bypass_overload, keep_call, launch_in_one_call
+from ..values.native_plan import FITS, NOT_ONE_CALL, OUTPUT, ROWS, WHOLE, bypass_overload, keep_call, launch_in_one_call
 from ..work.cuda_work import StreamWork, join_queue, on_stream, stream_work
 from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending, finish_call
 from ..work.sources import UNKNOWN, select_sources
@@ -138,11 +137,11 @@ def build_plan(
         fits.append(fit)
         arguments[pattern.words_place] = words
     rows = ROWS["any_given_rows" if any_rows else "given_rows"] if rows_are_given else ROWS["by_tensors"]
-    handle = keep_call(pattern.kernel, arguments, places, fits, packed, rows, None if previous is None else previous.handle)
-    if handle is None:
+    kept = keep_call(pattern.kernel, arguments, places, fits, packed, rows, None if previous is None else previous.handle)
+    if kept is None:
         return None
     shapes = 1 + sum(earlier.shapes for earlier in (previous, other) if earlier is not None)
-    return plan._replace(handle=handle, owner=native.own(handle, RELEASE, False), shapes=shapes, other=other)
+    return plan._replace(handle=kept.handle, owner=kept.owner, shapes=shapes, other=other)
 
 
 def _find_kind(plan: Plan) -> tuple[Any, ...]:
@@ -189,17 +188,6 @@ def resubmit_one(plan: int, tensor: torch.Tensor, external: bool, sources: Seque
     return out, finish_call(handle, mode, [], sources) if handle else None
 
 
-def relaunch(
-    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str], rows: int
-) -> tuple[torch.Tensor | None, StreamWork | None]:
-    """Run a native plan of a CUDA kernel, as ``dispatch.launch`` runs a kernel. Return the output, None if the plan does not fit, and the work."""
-    queue = join_queue(reads, external)
-    if queue is None:
-        output, _ = resubmit(plan, tensors, [], False, sources, rows)
-        return output, None if output is None else stream_work([output])
-    return queue.add(reads, lambda hosts: resubmit(plan, tensors, hosts, False, sources, rows))
-
-
 def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Tensor | None, rows: int = 0) -> Any:
     """Repeat a call on other operands, of which the first ``inputs`` are inputs; None if they do not fit the plan.
 
@@ -214,13 +202,15 @@ def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Te
     # Gathered here, and the usual result is made here: with cold caches each further function takes 5 to 10 us.
     passed = operands if plan.inputs is None else _find_passed(operands, plan.inputs)
     tensors: list[torch.Tensor] = []
-    are_there = True  # the values: no work fills them, and the caller may not overwrite them
+    is_pending = external = False  # work fills some of them; the caller may overwrite some
     for operand in passed:
         tensors.append(operand.buffer)
         if operand.ragged_shapes is not None:
             tensors.append(operand.ragged_shapes)
-        if operand.pending is not None or operand.caller_owned:
-            are_there = False
+        if operand.pending is not None:
+            is_pending = True
+        if operand.caller_owned:
+            external = True
     if derived is not None:
         tensors += derived
     if plan.takes_words:
@@ -229,10 +219,9 @@ def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Te
     if plan.gpu is not None:
         launched = launch_in_one_call(plan.handle, plan.gpu.index, passed, tensors, sources, rows)
         if launched is NOT_ONE_CALL:
-            launched = _launch_within_stream(plan, operands, passed, tensors, sources, rows)
+            launched = _launch_within_stream(plan, passed, tensors, external, sources, rows)
     else:
-        reads, external = ((), False) if are_there else _find_reads(plan, passed)
-        launched = resubmit(plan.handle, tensors, reads, external, sources, rows)
+        launched = resubmit(plan.handle, tensors, _find_reads(plan, passed) if is_pending else (), external, sources, rows)
     output, pending = launched
     if output is None:
         return _run_other(plan, operands, inputs, words, rows)
@@ -268,16 +257,14 @@ def _make_result(
     return (result, *also)
 
 
-def _find_reads(plan: Plan, operands: Sequence[Batch]) -> tuple[list[tuple[Pending, int]], bool]:
-    """Return the work that fills the operands, and whether the caller may overwrite some of them."""
-    reads, external = [], False
+def _find_reads(plan: Plan, operands: Sequence[Batch]) -> list[tuple[Pending, int]]:
+    """Return the work that fills the operands."""
+    reads = []
     for operand in operands:
-        if operand.caller_owned:
-            external = True
         if operand.pending is not None and (pending := operand._pending_work()) is not None:
             sample = operand._sample
             reads.append((pending, ALL_SAMPLES if sample == SAME_SAMPLE and plan.mixes else sample))
-    return reads, external
+    return reads
 
 
 def _derive(plan: Plan, needs: DerivedInputs, operands: Sequence[Batch], inputs: int) -> list[torch.Tensor] | None:
@@ -332,10 +319,14 @@ def _make_packed(plan: Plan, first: Batch, derived: list[torch.Tensor] | None, o
 
 
 def _launch_within_stream(
-    plan: Plan, operands: Sequence[Batch], passed: Sequence[Batch], tensors: list[torch.Tensor], sources: Sequence[str], rows: int
+    plan: Plan, operands: Sequence[Batch], tensors: list[torch.Tensor], external: bool, sources: Sequence[str], rows: int
 ) -> tuple[torch.Tensor | None, StreamWork | None]:
-    """Make the context's stream current in torch and launch on it, after the launches that it has queued."""
+    """Make the context's stream current in torch and launch on it, after the launches that it has queued, as ``dispatch.launch`` does."""
     assert plan.gpu is not None
-    external = any(operand.caller_owned for operand in operands)
     with on_stream(plan.gpu, [(operand.buffer, operand.pending) for operand in operands], external):
-        return relaunch(plan.handle, tensors, *_find_reads(plan, passed), sources, rows)
+        reads = _find_reads(plan, operands)
+        queue = join_queue(reads, external)
+        if queue is None:
+            output, _ = resubmit(plan.handle, tensors, [], False, sources, rows)
+            return output, None if output is None else stream_work([output])
+        return queue.add(reads, lambda hosts: resubmit(plan.handle, tensors, hosts, False, sources, rows))

@@ -148,7 +148,8 @@ class _Calls:
 
         ``given_rows``: the number of samples of a call without operands.
         """
-        if any(operand.ragged_shapes is not None for operand in operands) and not all(record.any_shape for record in records):
+        serves_any_shape = all(record.launch.any_shape or record.launch.derivation is not None for record in records)
+        if not serves_any_shape and any(operand.ragged_shapes is not None for operand in operands):
             _forms[form] = _Seen.settled  # the shapes matter, and differ in each call
             return True
         earlier = _forms.get(form)

@@ -78,7 +78,7 @@ def whole_file(path: Path, *, dir_fd: int | None = None, unfinished_dir_fd: int 
     with contextlib.suppress(FileNotFoundError):
         # A pipe or a device of this name must not be replaced by a file.
         check_status(os.stat(path, dir_fd=dir_fd), path)
-    # Hidden, so that a listing of data files does not show it, and random, so that two writers do not meet.
+    # Hidden, so a listing of data files does not show it, and random, so two writers do not meet.
     unfinished = f".{secrets.token_hex(8)}.part"
     if unfinished_dir_fd is None:
         unfinished, unfinished_dir_fd = os.path.join(os.path.dirname(name), unfinished), dir_fd

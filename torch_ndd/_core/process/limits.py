@@ -30,7 +30,7 @@ def limit(op: str, name: str, value: Any, default: int) -> int:
             return default
         # int() would also accept underscores and a sign.
         if not text.strip().isdecimal():
-            raise ValueError(f"the environment variable {variable} must be a whole number, got {text!r}")
+            raise ValueError(f"the environment variable {variable} must be an integer, got {text!r}")
         source, value = f"the environment variable {variable}", int(text)
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{source} must be an int, got {value!r}")

@@ -2,7 +2,7 @@
 """Weak collections and calls: objects that are available as long as another object holds them.
 
 ``weakref.WeakSet`` and ``WeakValueDictionary`` call a Python function when an object is destroyed. A KeyboardInterrupt may be raised in it, and
-Python drops the exceptions of such functions, so that the program would continue. Here no function is called; dead entries are dropped when the
+Python drops the exceptions of such functions, so the program would continue. Here no function is called; dead entries are dropped when the
 collection grows.
 """
 
@@ -32,7 +32,7 @@ class WeakValues(Generic[T]):
             # A copy of the items, since other threads may add entries.
             for gone in [key for key, reference in list(references.items()) if reference() is None]:
                 references.pop(gone, None)
-            # The next search comes when the entries have doubled, so that its cost per entry is constant.
+            # The next search comes when the entries have doubled, so its cost per entry is constant.
             self._room = max(_FEW, 2 * len(references))
 
     def get(self, key: int) -> T | None:

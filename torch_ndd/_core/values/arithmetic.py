@@ -22,9 +22,12 @@ from .dispatch import output, run, submit
 from .elementwise import Computation, find_computation, label, on_cpu
 from .extents import Fixed
 from .foreign import import_values
-from .gpu_arithmetic import KERNEL, kernel_tensors, launch_again, learn
+from .native_plan import FITS
 from .operand import Operand, loop, unwrap
 from .python_operators import PythonOperators
+from .repeated_kernel import RepeatedKernel
+
+_kernel = RepeatedKernel(native.kernel("arithmetic"))
 
 
 def arithmetic(operation: str, *operands: Any) -> Any:
@@ -95,8 +98,11 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     if sources is UNKNOWN and like is not first and not compiling:
         sources = _sources_of(values, like._is_batch)
     on_host = target == CPU
-    repeats = not (ragged or compiling or on_host)
-    if repeats and (launched := launch_again(operation, values, target, sources)) is not None:
+    launched = key = None
+    if not (ragged or compiling or on_host):
+        key = _find_key(operation, values, target)
+        launched = _kernel.launch_again(key, target.index, values, _kernel_tensors(values)[: 2 * len(values) : 2], sources)
+    if launched is not None:
         out, pending = launched
         shapes, fixed = None, None
     else:
@@ -104,25 +110,47 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
             out, shapes, fixed = _allocate_ragged(operation, values, computation)
         else:
             out, shapes, fixed = output(native.empty, _broadcast_shape(operation, values), computation.out, target), None, None
-        arguments = (*kernel_tensors(values), computation.operation, computation.type, out, shapes)
+        arguments = (*_kernel_tensors(values), computation.operation, computation.type, out, shapes)
         pending = None
         if compiling:
-            KERNEL(*arguments)
+            _kernel.kernel(*arguments)
         elif on_host:
             reads = [(pending, value._sample) for value in values if (pending := value._pending_work()) is not None]
-            pending = submit(KERNEL, arguments, reads, external, sources)
+            pending = submit(_kernel.kernel, arguments, reads, external, sources)
             if reads and pending is not None:
                 _skip_fused(pending, [read for read, _ in reads])
         else:
-            pending = run(KERNEL, arguments, [(value, SAME_SAMPLE) for value in values], out)
-            if repeats:
-                learn(operation, values, target, arguments)
+            pending = run(_kernel.kernel, arguments, [(value, SAME_SAMPLE) for value in values], out)
+            if key is not None:
+                fits = {2 * k: FITS["any_rows" if value._is_batch else "equal_shape"] for k, value in enumerate(values)}
+                _kernel.learn(key, arguments, len(arguments) - 2, fits)
     if layout is not None:
         layout = _fitting_layout(layout, out.dim() - 1 if shapes is None else shapes.shape[1])
     result = like._result(out, shapes, layout, pending, fixed)
     if sources is not UNKNOWN:
         result.sources = sources
     return result
+
+
+def _kernel_tensors(values: Sequence[Any]) -> list[torch.Tensor | None]:
+    """Return values and shapes of three operands, as the kernel takes them."""
+    tensors: list[torch.Tensor | None] = []
+    for value in values:
+        # The kernel takes batches only: a Tensor is one of a single sample, which is broadcast.
+        if value._is_batch:
+            tensors += value.buffer, value.ragged_shapes
+        else:
+            tensors += value.buffer[None] if value._row is None else value._row, None
+    return tensors + [None] * (6 - len(tensors))
+
+
+def _find_key(operation: str, values: Sequence[Any], device: torch.device) -> tuple[Any, ...]:
+    """Return what a plan depends on: everything but the number of samples. Numbers are operands too: a plan serves all numbers of a type."""
+    key = [operation, device.index]
+    for value in values:
+        buffer = value.buffer
+        key += (True, buffer.dtype, buffer.shape[1:]) if value._is_batch else (False, buffer.dtype, buffer.shape)
+    return tuple(key)
 
 
 def _sources_of(values: Sequence[Any], of_batch: bool) -> Sequence[str]:
@@ -153,7 +181,7 @@ def _to_operand(value: Any, compiling: bool) -> Any:
     if kind in _DTYPES:
         if compiling:
             return _constant(torch.full((), value, dtype=_DTYPES[kind]))
-        # Numbers of a program recur in every iteration, and their tensors are kept. True and 1 are equal too, so that the key has the type.
+        # Numbers of a program recur in every iteration, and their tensors are kept. True and 1 are equal too, so the key has the type.
         key = (kind, value if value else repr(value))  # 0.0 and -0.0 are equal
         operand = _numbers.get(key)
         if operand is None:
@@ -186,7 +214,7 @@ def _constant(values: torch.Tensor, external: bool = False) -> Operand:
 
 
 def _refuse(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> Any:
-    """Return NotImplemented, so that Python tries the other operand, or raise TypeError.
+    """Return NotImplemented, so Python tries the other operand, or raise TypeError.
 
     TypeError is for functions, and for ``==``, where Python would fall back to ``is``.
     """
@@ -283,7 +311,7 @@ def _allocate_ragged(operation: str, values: Sequence[Any], computation: Computa
     for value in batches:
         if value.batch_size != size:
             raise _wrong_size(operation, size, value.batch_size)
-    # Numbers do not change the shapes, so that the result shares them and need not look at each sample.
+    # Numbers do not change the shapes, so the result shares them and need not look at each sample.
     if len(batches) == 1 and all(value is batches[0] or not value.buffer.shape for value in values):
         value = batches[0]
         return output(native.empty, value.buffer.shape, computation.out, device), value.ragged_shapes, value.shared_extents

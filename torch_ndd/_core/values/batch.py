@@ -227,7 +227,7 @@ class Batch(Arithmetic):
         # In a graph the sample is an operation on the batch, and a cache of objects would not outlive the trace.
         if is_compiling() and self.ragged_shapes is None:
             return new_tensor(self.settle().buffer[i], self._layout)
-        # Each sample exists once, so that b.tensors[0] is b.tensors[0].
+        # Each sample exists once, so b.tensors[0] is b.tensors[0].
         samples = self._samples
         if samples is None:
             samples = list[Tensor | None]([None] * self.batch_size)
@@ -507,7 +507,7 @@ def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: t
         return new_batch(empty([batch_size, *shape], dtype, device), None, layout)  # type: ignore[list-item]
     fixed: Any = tuple([extent if known else None for extent, known in zip(shape, plain, strict=True)])
     if is_compiling():
-        # Channels that only the samples determine: a graph takes equal ones, so that the result stays dense.
+        # Channels that only the samples determine: a graph takes equal ones, so the result stays dense.
         unknown = [k for k, extent in enumerate(shape) if isinstance(extent, torch.Tensor)]
         if layout is not None and len(unknown) == 1 and layout[unknown[0]] == "C":
             sizes = [batch_size, *(-1 if isinstance(extent, torch.Tensor) else extent for extent in shape)]

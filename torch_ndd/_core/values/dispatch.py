@@ -25,7 +25,7 @@ def submit(
 ) -> Pending | None:
     """Run a CPU kernel in the current evaluation mode. Return its pending work, or None if it has ended.
 
-    ``external``: the caller may overwrite memory that is read after the call, so that the work must end now. ``sources``: the source of each sample,
+    ``external``: the caller may overwrite memory that is read after the call, so the work must end now. ``sources``: the source of each sample,
     for errors.
     """
     if shutdown.exiting:

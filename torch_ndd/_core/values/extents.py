@@ -5,7 +5,7 @@ They include extents that do not change from batch to batch: the channels of ima
 be equal are not included, because a graph would be recompiled for every other batch.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -53,11 +53,8 @@ def slice_extents(fixed: Fixed | None, keys: Sequence[Any]) -> Fixed | None:
 def _slice_extent(extent: int | None, key: slice) -> int | None:
     if extent is None or takes_all((key,)):
         return extent
-    return len(range(*key.indices(extent))) if _are_numbers(bounds((key,))) else None
-
-
-def _are_numbers(numbers: Iterable[Any]) -> bool:
-    return all(number is None or isinstance(number, int) for number in numbers)
+    known = all(bound is None or isinstance(bound, int) for bound in bounds((key,)))
+    return len(range(*key.indices(extent))) if known else None
 
 
 def shape_table(batch_size: int, shape: Sequence["int | torch.Tensor"]) -> torch.Tensor:

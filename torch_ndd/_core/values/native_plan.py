@@ -4,7 +4,7 @@
 import ctypes
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,13 +22,20 @@ OUTPUT = native.numbers("plan.Place")["output_place"]
 WHOLE = -1  # in a place: the argument is the tensor
 _begin_plan = native.c_function("ndd_plan")
 _end_plan = native.c_function("ndd_plan_made")
-RELEASE = native.address(native.c_function("ndd_plan_release"))
+_release = native.address(native.c_function("ndd_plan_release"))
+
+
+class NativePlan(NamedTuple):
+    """A kernel call that native code keeps."""
+
+    handle: int
+    owner: Any  # releases the handle
 
 
 def keep_call(
     kernel: Any, arguments: Sequence[Any], places: Sequence[tuple[int, int, int]], fits: Sequence[int], packed: int, rows: int, previous: int | None
-) -> int | None:
-    """Return the handle of a native plan; None if the kernel cannot be repeated.
+) -> NativePlan | None:
+    """Return a native plan; None if the kernel cannot be repeated.
 
     Args:
         kernel: Is not run.
@@ -48,7 +55,7 @@ def keep_call(
         kernel(*arguments)
     finally:
         handle = _end_plan(previous)
-    return handle
+    return None if handle is None else NativePlan(handle, native.own(handle, _release, False))
 
 
 def bypass_overload(overload: Any) -> Any:

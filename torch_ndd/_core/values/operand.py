@@ -24,7 +24,7 @@ TorchTensor: TypeAlias = torch.Tensor
 class _Loop(threading.local):
     """The recorder of this thread, to which operators pass their calls: of a captured loop (capture.py), or of a function (functions.py).
 
-    It is active as long as its owner lives, so that leaving a loop needs no ``finally``, in which a KeyboardInterrupt could be lost. The recorder
+    It is active as long as its owner lives, so leaving a loop needs no ``finally``, in which a KeyboardInterrupt could be lost. The recorder
     itself may live longer: tracebacks of errors in the body hold it.
     """
 
@@ -181,7 +181,7 @@ class Operand:
         return self.buffer.dim()
 
     def relabel(self, layout: str | None) -> None:
-        """Set the layout of a new value, before the program gets it."""
+        """Set the layout of a new value that the program does not have yet."""
         self._layout = layout
 
     @property
@@ -199,7 +199,7 @@ class Operand:
 # --- Values of pipelines, which are accepted wherever a Tensor or a Batch is, and keep their layouts ---
 
 # Those of torch_ndd.dali hold a Tensor or a Batch. NVIDIA's own share their memory through DLPack or an array interface; they are recognized by the
-# names of their classes, so that their package need not be installed.
+# names of their classes, so their package need not be installed.
 _NVIDIA = "nvidia.dali."  # tensors or backend_impl, whichever was imported first
 LISTS = ("TensorListCPU", "TensorListGPU")
 _NAMES = ("TensorCPU", "TensorGPU", *LISTS)
@@ -233,7 +233,7 @@ def unwrap(value: Any) -> Any:
     if isinstance(value, PipelineValue):
         return value._operand()
     kind = type(value)
-    # By name, so that NVIDIA's package need not be imported.
+    # By name, so NVIDIA's package need not be imported.
     if kind.__name__ in _NAMES and kind.__module__.startswith(_NVIDIA):
         assert _importer is not None
         return _importer(value)

@@ -11,7 +11,7 @@ class PythonOperators:
     """A class with operators of two operands. It defines ``_apply(operation, left, right)``, by names such as ``"add"``."""
 
     __slots__ = ()
-    # == is an operation on elements, so that operands cannot be keys.
+    # == is an operation on elements, so operands cannot be keys.
     __hash__ = None  # type: ignore[assignment]
 
     _apply: ClassVar[Callable[..., Any]]

@@ -160,7 +160,7 @@ class BoundingBoxes(_OnCanvas):
         clamping_mode: "soft", "hard" or None.
 
     Raises:
-        ValueError: boxes of another shape, whole numbers for rotated boxes, another format or clamping mode, a wrong number of sizes.
+        ValueError: boxes of another shape, integers for rotated boxes, another format or clamping mode, a wrong number of sizes.
 
     >>> boxes = BoundingBoxes(as_batch(torch.zeros(2, 1, 4)), format="XYXY", canvas_size=(10, 20))
     >>> boxes.canvas_size, boxes.format.name

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work on CUDA streams: operators run on the stream of the current context, and the stream that uses a result waits on its CUDA event.
 
-The host does not block. record_stream() informs torch's allocator of every stream that uses a tensor, so that memory is not reused too early.
+The host does not block. record_stream() informs torch's allocator of every stream that uses a tensor, so memory is not reused too early.
 
 A launch whose inputs are still being issued by CPU threads is issued by such a thread too, in the order of the program (:class:`LaunchQueue`).
 """
@@ -121,7 +121,7 @@ def _record_after(stream: torch.cuda.Stream, number: int) -> torch.cuda.Event | 
     with Switch(stream):
         if torch.cuda.is_current_stream_capturing():  # an event of a capture would draw the stream that waits for it into the graph
             return None
-    # Numbers are drawn after launches, but here before the event is recorded, so that it follows all work with smaller ones, of any thread.
+    # Numbers are drawn after launches, but here before the event is recorded, so it follows all work with smaller ones, of any thread.
     before = next(_numbers)
     event = record_event(stream)
     if len(_latest_events) >= _MAX_EVENTS:  # of streams of the user, which come and go
@@ -262,7 +262,7 @@ def join_queue(reads: Sequence[tuple[Pending, int]], external: bool) -> LaunchQu
     A launch is made now if everything before it on its stream has been issued, and so have its inputs, and in these cases, which wait for that:
 
     - synchronous modes, and memory that the caller may overwrite after the call;
-    - the stream is the program's current one, so that the program's own work on it would overtake queued launches; a CUDA graph is being captured;
+    - the stream is the program's current one, so the program's own work on it would overtake queued launches; a CUDA graph is being captured;
     - an input waits for a Python function, which may itself wait for a launch on this stream.
     """
     index = torch.cuda.current_device()
@@ -288,17 +288,14 @@ def queue_of(stream: torch.cuda.Stream) -> LaunchQueue:
 
 def can_run_later(work: Pending) -> bool:
     """Return whether a launch may wait in a queue for work of the CPU: not for Python functions, which may themselves wait for launches."""
-    return not _waits_for_python(_host_of(work).handle)
+    host = work.host if isinstance(work, QueuedWork) else work
+    return not _waits_for_python(host.handle)
 
 
 def is_queued(device: int, stream: int) -> bool:
     """Return whether launches on a stream, given by its handle, have to join its queue."""
     queue = queues.get((device, stream))
     return queue is not None and not queue.is_empty()
-
-
-def _host_of(work: Pending) -> Pending:
-    return work.host if isinstance(work, QueuedWork) else work
 
 
 def _in_child() -> None:
@@ -416,7 +413,7 @@ _decode_streams: dict[int, torch.cuda.Stream] = {}
 def on_decode_stream(device: torch.device) -> Iterator[None]:
     """Make the decoders' stream torch's current stream on ``device`` within this block.
 
-    It is a separate one, so that decoding ahead does not delay the work of the context. Raise RuntimeError while torch's is captured into a CUDA
+    It is a separate one, so decoding ahead does not delay the work of the context. Raise RuntimeError while torch's is captured into a CUDA
     graph, which has no part for the CPU.
     """
     if torch.cuda.is_current_stream_capturing():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python functions as work of the CPU stream: they run on threads of Python when their inputs are complete, and kernels wait for them."""
+"""Python functions as work of the CPU stream: they run on Python threads when their inputs are complete, and kernels wait for them."""
 
 import itertools
 import os
@@ -131,9 +131,9 @@ def _pool(threads: int) -> Workers:
 def queue(
     op: str, samples: int, function: Callable[[int], None], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
 ) -> Any:
-    """Call ``function(i)`` for every sample, on threads of Python, when the work in ``reads`` has ended. Return the pending work, None if it is done.
+    """Call ``function(i)`` for every sample, on Python threads, when the work in ``reads`` has ended. Return the pending work, None if it is done.
 
-    A function that is called by another one of this module runs immediately, on the same thread, so that threads never wait for each other.
+    A function that is called by another one of this module runs immediately, on the same thread, so threads never wait for each other.
 
     Args:
         op: Name of the operator, for errors and statistics.

@@ -47,7 +47,7 @@ class Pending:
             self.wait()
 
     def done(self) -> bool:
-        """Return whether the work has ended without an error. Its inputs are then released, so that an endless chain of calls does not grow."""
+        """Return whether the work has ended without an error. Its inputs are then released, so an endless chain of calls does not grow."""
         return self.has_ended() and self._status == 0
 
     def has_ended(self) -> bool:
@@ -136,7 +136,7 @@ def _message(handle: int, failed: Pending | None) -> str:
     return text if failed is None else with_source(text, failed.sources)
 
 
-# Copies values that were pending when a compiled graph was called. The copy is another tensor, so that no part of the graph can read it before the
+# Copies values that were pending when a compiled graph was called. The copy is another tensor, so no part of the graph can read it before the
 # wait.
 _library = torch.library.Library("ndd", "FRAGMENT")
 _library.define("waited_for(Tensor values, SymInt handle) -> Tensor")

@@ -5,7 +5,7 @@ A GPU reads pinned memory while the host continues; any other memory is first co
 while the host waits. A large copy to a GPU is therefore made from pinned memory, on a separate stream, and overlaps with the work on earlier batches:
 
 - Our own buffers are in pinned memory from the second buffer of their size on that goes to a GPU: :func:`native.empty` then takes it from torch.
-- Anything else is first copied to pinned memory on the host, so that the caller may overwrite it immediately.
+- Anything else is first copied to pinned memory on the host, so the caller may overwrite it immediately.
 - Values that the CPU still computes are copied by the thread that ends this work: the copy is queued (:class:`cuda_work.LaunchQueue`).
 
 The pinned memory is that of torch's allocator, which does not reuse any before the copies from it have ended, whoever has started them. If the pool's
@@ -152,7 +152,7 @@ def _upload(values: torch.Tensor, external: bool, target: torch.device) -> tuple
         # The program may overwrite memory that it owns or has seen, before the copy ends.
         may_change = external or getattr(values.untyped_storage(), "exposed", False)
         source = values if pinned and (external or not may_change) else _stage(values, external)
-        # The driver stages pageable memory before it returns; only pinned memory is read later, so that only its change must be waited out.
+        # The driver stages pageable memory before it returns; only pinned memory is read later, so only its change must be waited out.
         copy = source.to(target, copy=True, non_blocking=not (pinned and may_change and source is values))
         event = record_event(stream)
         pending = StreamWork(stream, [copy], event)

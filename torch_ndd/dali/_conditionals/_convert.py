@@ -87,7 +87,7 @@ def do_not_convert(func: F) -> F:
     """
     if hasattr(func, "_is_pipeline_def"):
         raise ValueError("do_not_convert cannot be used on a pipeline definition: leave out enable_conditionals instead")
-    # A function of its own, so that the mark does not appear on the original, which others may use.
+    # A function of its own, so the mark does not appear on the original, which others may use.
     if isinstance(func, types.FunctionType):
         keep_unconverted = _with_code(func, func.__code__, func.__closure__)
     else:

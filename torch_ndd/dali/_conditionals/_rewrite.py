@@ -423,13 +423,13 @@ if {loop}.jumped:
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
-        # The right operand moves into a lambda, so that it is traced only for the samples that need it.
+        # The right operand moves into a lambda, so it is traced only for the samples that need it.
         movable = not _is_python_value(node) and not _cannot_move(node.values[1:])
         self.generic_visit(node)
         if not movable:
             return node
         expression = node.values[-1]
-        # From the right, so that `a and b and c` groups as (a and (b and c)); the result is the same.
+        # From the right, so `a and b and c` groups as (a and (b and c)); the result is the same.
         for left in node.values[-2::-1]:
             expression = self._call_runtime("and_" if isinstance(node.op, ast.And) else "or_", left, self._delay(expression))
         return ast.copy_location(expression, node)

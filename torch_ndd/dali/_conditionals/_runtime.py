@@ -24,7 +24,7 @@ globals = builtins.globals
 
 
 class Exit(BaseException):
-    """No sample continues here: the rest of the branch is skipped. Not an Exception, so that the program's handlers do not catch it."""
+    """No sample continues here: the rest of the branch is skipped. Not an Exception, so the program's handlers do not catch it."""
 
 
 def load(value: Any) -> Any:
@@ -103,7 +103,7 @@ class _Condition:
 
     def __enter__(self) -> None:
         trace.scope = self._parting.sides[self._side]
-        # Changes of attributes and items are recorded, so that they can be undone for the other branch.
+        # Changes of attributes and items are recorded, so they can be undone for the other branch.
         self._changes = Changes(self._variables)
         trace.changes.append(self._changes)
 
@@ -248,7 +248,7 @@ class Frame:
         assert scope is not None
         nothing = [arrival.values[""] is None for arrival in arrivals]
         if any(nothing) and not all(nothing):
-            raise RuntimeError("the function returns a value on one path through an `if` on a DataNode, so that it must return a value on every path")
+            raise RuntimeError("the function returns a value on one path through an `if` on a DataNode, so it must return a value on every path")
         meeting = meet(scope, arrivals, everything=True)
         value = meeting.pick(lambda arrival: arrival.values[""], "the returned value")
         assign_merged_slots(arrivals, meeting.pick)
@@ -390,7 +390,7 @@ def updated_attribute_holder(holder: Any, name: str) -> Any:
     """Record the attribute that is updated next, as by ``+=``, and return its object."""
     if trace.changes and not isinstance(holder, DataNode):
         record_change(Slot(holder, "attribute", name))
-        # The object is replaced by a copy, so that the augmented assignment does not change the one that other branches have.
+        # The object is replaced by a copy, so the augmented assignment does not change the one that other branches have.
         value = getattr(holder, name)
         if fresh(value) is not value:
             setattr(holder, name, fresh(value))

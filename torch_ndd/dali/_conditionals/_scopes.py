@@ -39,7 +39,7 @@ class Parting:
 
     def split(self, node: DataNode, side: bool) -> DataNode:
         """Return the part of a node of the scope that one side has."""
-        # One split for both sides and all uses of a node. The entry keeps the node alive, so that its id is not reused.
+        # One split for both sides and all uses of a node. The entry keeps the node alive, so its id is not reused.
         if id(node) not in self._split:
             with unscoped():
                 parts = split(node, self.condition)
@@ -200,7 +200,7 @@ def _to_node(value: Any, target: Scope) -> DataNode:
 
 
 def _are_equal(a: Any, b: Any) -> bool:
-    """Return whether two Python values are equal and of one type, so that they need not become nodes."""
+    """Return whether two Python values are equal and of one type, so they need not become nodes."""
     if a is b:
         return True
     return type(a) is type(b) and isinstance(a, bool | int | float | str | bytes | np.generic) and bool(a == b)
@@ -276,7 +276,7 @@ def _describe(value: Any) -> str:
 
 
 class Failed:
-    """The value of a variable that could not be merged: its first use raises the error, so that unused variables do no harm."""
+    """The value of a variable that could not be merged: its first use raises the error, so unused variables do no harm."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error

@@ -90,7 +90,7 @@ class Changes:
     def _add_known(self, value: Any, depth: int) -> None:
         if isinstance(value, _OPAQUE) or value is None or id(value) in self.known or len(self.known) >= _MAX_KNOWN:
             return
-        # By id, with the object as value, so that the id stays valid.
+        # By id, with the object as value, so the id stays valid.
         self.known[id(value)] = value
         if depth == _MAX_DEPTH:
             return
@@ -130,7 +130,7 @@ class Changes:
 
 
 def is_known(value: Any) -> bool:
-    """Return whether an object existed before the traced branches, so that others may have it too: variables lead to it."""
+    """Return whether an object existed before the traced branches, so others may have it too: variables lead to it."""
     return any(id(value) in changes.known for changes in trace.changes)
 
 

@@ -54,7 +54,7 @@ class FunctionOperation(PlacedOperation):
         if self.batch_processing:
             outputs = self._check_outputs(self._call_function(columns))
         else:
-            # Checked before each sample, so that the end of the program does not wait for a whole batch.
+            # Checked before each sample, so the end of the program does not wait for a whole batch.
             rows = [self._check_outputs(self._call_function([column[i] for column in columns]), i) for i in range(size) if not workers.ending]
             if workers.ending:
                 raise RuntimeError("the program is ending")

@@ -133,7 +133,7 @@ _READER_DEFAULTS: dict[str, Any] = {
 }
 _VIDEO_DEFAULTS = {"dtype": types.UINT8, "file_list": "", "file_root": "", "filenames": [], "image_type": types.RGB}
 _FILTER_DEFAULTS = {"interp_type": types.INTERP_LINEAR, "mag_filter": types.INTERP_LINEAR, "min_filter": types.INTERP_LINEAR}
-# Sizes of which 0, although it is the default, means the whole extent: crop_h=3, crop_w=0.
+# Sizes for which 0, although it is the default, means the whole extent: crop_h=3, crop_w=0.
 _SIZES = ("crop_d", "crop_h", "crop_w", "resize_longer", "resize_shorter", "resize_x", "resize_y", "resize_z")
 _OPERATOR_DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(_SIZES, 0.0),

@@ -69,7 +69,7 @@ class ScalarConstant(PythonOperators):
     5:DALIDataType.UINT8
     """
 
-    # Makes NumPy return NotImplemented for `array + constant`, so that __radd__ is called.
+    # Makes NumPy return NotImplemented for `array + constant`, so __radd__ is called.
     __array_ufunc__ = None
 
     def __init__(self, value: Any, dtype: Any = None) -> None:

@@ -28,7 +28,7 @@ class _MultilineKeyError(KeyError):
 def warn_deprecated(text: str) -> None:
     """Warn at the line of the program that called this package."""
     frame: FrameType | None = sys._getframe(1)
-    # Counts the frames of this package, so that the warning names the line of the program.
+    # Counts the frames of this package, so the warning names the line of the program.
     level = 2
     while frame is not None and is_own(frame.f_code):
         frame, level = frame.f_back, level + 1

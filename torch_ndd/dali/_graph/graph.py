@@ -77,7 +77,7 @@ class Branches:
     """Assignment of the nodes of each new operation to branches of conditions."""
 
     def adapt(self, inputs: list[Any], arguments: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """Return the parts of the nodes that the current branch has."""
+        """Return nodes with only the samples of the current branch."""
         raise NotImplementedError
 
     def register(self, outputs: Sequence[Any]) -> None:
@@ -252,9 +252,7 @@ class Graph:
             # Nodes that were created outside any definition may be used in any pipeline, as in DALI: only their checkpoints would be ambiguous.
             if operation.graph is not self:
                 if self.settings.enable_checkpointing:
-                    raise RuntimeError(
-                        f"Pipeline: the operator {operation.name!r} was defined outside the pipeline scope, so that it has no checkpoint"
-                    )
+                    raise RuntimeError(f"Pipeline: the operator {operation.name!r} was defined outside the pipeline scope, so it has no checkpoint")
                 # A Python function has an effect, so it must know its pipeline.
                 if operation.graph is None and operation.always_kept:
                     raise RuntimeError(f"{operation.title}: Current Pipeline not set: define it inside the pipeline")

@@ -127,7 +127,7 @@ class ReaderOperation(Operation):
     reader: Any = None
 
     def prepare(self, graph: Graph) -> None:
-        """Create the reader and find its samples, so that building reports missing files. A wrong shard is a RuntimeError, as in DALI."""
+        """Create the reader and find its samples, so building reports missing files. A wrong shard is a RuntimeError, as in DALI."""
         self._size = graph.settings.max_batch_size
         self._target = target_device(self, graph)
         try:

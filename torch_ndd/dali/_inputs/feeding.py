@@ -164,7 +164,7 @@ class Expected:
     def check(self, values: Batch) -> Batch:
         """Return the batch. Raise RuntimeError unless it is as declared and like the one before."""
         if not values.batch_size:
-            # An empty batch has the type of the one before, so that operators that accept it see a usable type.
+            # An empty batch has the type of the one before, so operators that accept it see a usable type.
             return values if values is EMPTY or self._last is None else _empty_batch(self._last)
         title = self._title
         if self._dtype is not None and values.dtype != self._dtype:

@@ -239,7 +239,7 @@ def _to_array(data: Any) -> np.ndarray:
     if isinstance(data, tensors.TensorCPU):
         return np.asarray(data)
     raise TypeError(
-        "a parallel source must return NumPy arrays, torch tensors of the CPU or TensorCPU objects (or, with batch=True, lists of them or a "
+        "a parallel source must return NumPy arrays, torch CPU tensors or TensorCPU objects (or, with batch=True, lists of them or a "
         f"TensorListCPU), got {'None' if data is None else f'a {type(data).__name__}'}"
     )
 

@@ -214,7 +214,7 @@ class WorkerPool:
     def items(self, source: int, result: Result) -> list[Any]:
         """Return the items of a result, with arrays over shared memory, which are valid until the memory is written again."""
         layout = self._layouts[source]
-        # Slots are used in turn, so that results are valid while the next ones are computed.
+        # Slots are used in turn, so results are valid while the next ones are computed.
         memory = self._memories[self._first_memory[source] + result.number % layout.slots * layout.parts + result.part]
         shared = memory.reserve(result.size) if result.size else None
         return _view_items(shared, result.items)
@@ -330,7 +330,7 @@ def _loader(sources: Sequence[WorkerSource], start_method: str, pickler: Any) ->
     """Return a function for a worker process that returns the sources."""
     if start_method == "fork":
         return partial(list, sources)
-    # Pickled here, so that a source that cannot be pickled raises in the user's thread. The user's pickler gets each source separately.
+    # Pickled here, so a source that cannot be pickled raises in the user's thread. The user's pickler gets each source separately.
     dump = pickling.codec(pickler).dumps
     return partial(_load_sources, pickling.dumps(pickler), [(dump(source.source), source.cycle, source.outputs) for source in sources])
 

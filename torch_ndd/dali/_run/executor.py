@@ -58,7 +58,7 @@ class _Issued:
 class Executor:
     """The running state of a built pipeline.
 
-    Sources are pulled on the thread of the caller, so that the user's code runs where it was written to run and StopIteration reaches the user. One
+    Sources are pulled on the thread of the caller, so the user's code runs where it was written to run and StopIteration reaches the user. One
     thread of the executor calls the operators, which submit their work to native threads or CUDA streams.
 
     Args:
@@ -94,7 +94,7 @@ class Executor:
         ]
         # Fed batches are taken last: a source may end the epoch, and then they stay in their queues for the next one.
         self._sources = sorted((item for item in scheduled if item.operation.pulls), key=lambda item: item.operation.fed)
-        # Readers first, so that they read while another operation waits, for example a Python function for its inputs.
+        # Readers first, so they read while another operation waits, for example a Python function for its inputs.
         self._order = sorted((item for item in scheduled if not item.operation.pulls), key=lambda item: bool(item.inputs or item.arguments))
         self._outputs = [slot(item) for item in graph.outputs]
         # By identity of the list: pending work stores the site of the call that launched it.
@@ -171,7 +171,7 @@ class Executor:
         except Exception as error:
             self._stop_with(step, error)
             return
-        # Counted now, not when it is delivered: an iteration that fails keeps its number, so that later random numbers do not shift.
+        # Counted now, not when it is delivered: an iteration that fails keeps its number, so later random numbers do not shift.
         self._number += 1
         self._iteration += 1
         # The thread starts with the first iteration: a process that forks before it may still run the pipeline in the child.
@@ -187,7 +187,7 @@ class Executor:
         self._queue.append(_Issued(step, error=error))
 
     def _pull(self, step: Step, values: list[Any], issued: _Issued) -> None:
-        """Pull all sources of an iteration. If one has no more data, pull the others too, so that sources of equal length restart together."""
+        """Pull all sources of an iteration. If one has no more data, pull the others too, so sources of equal length restart together."""
         first: Operation | None = None
         ended = False
         for source in self._sources:

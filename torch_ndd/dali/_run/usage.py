@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways of running a pipeline, of which a program may use one."""
+"""The ways of running a pipeline: a program may use only one of them."""
 
 from ..types import PipelineAPIType
 

@@ -133,7 +133,7 @@ def _as_conditions(policy: Policy, data: Any, longest: int, seed: int | None, kw
 
 def _sub_policy_to_augmentation_matrix_map(policy: Policy) -> tuple[np.ndarray, list[list[Augmentation]]]:
     """Return int32 (sub-policies, stages), indices into the augmentations of each stage, and these; short sub-policies end with ``identity``."""
-    # Each stage has its own list, so that its tree of conditions has only the augmentations that occur there.
+    # Each stage has its own list, so its tree of conditions has only the augmentations that occur there.
     longest = max(map(len, policy.sub_policies))
     matrix = np.zeros((len(policy.sub_policies), longest), np.int32)
     stages: list[list[Augmentation]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debug mode: the definition runs in every iteration, and each operator when the definition calls it, so that nodes hold data."""
+"""Debug mode: the definition runs in every iteration, and each operator when the definition calls it, so nodes hold data."""
 
 import contextlib
 from collections import deque
@@ -179,7 +179,7 @@ class DebugGraph(Graph):
 
 def _get_batch(node: Node) -> Batch:
     if not isinstance(node, DataNodeDebug):
-        raise RuntimeError(f"DataNode {node.name!r} was created outside the definition, so that it has no data in debug mode")
+        raise RuntimeError(f"DataNode {node.name!r} was created outside the definition, so it has no data in debug mode")
     return node.require_batch()
 
 
@@ -249,7 +249,7 @@ class PipelineDebug(Pipeline):
         graph.outputs = nodes
         graph.step = Step(graph.step.number + 1, graph.step.iteration + 1, graph.step.epoch, self.max_batch_size)
         if not all(isinstance(node, DataNodeDebug) for node in nodes):
-            raise RuntimeError("Pipeline: an output was created outside the definition, so that it has no data in debug mode")
+            raise RuntimeError("Pipeline: an output was created outside the definition, so it has no data in debug mode")
         batches = [_get_batch(node) for node in nodes]
         self._declarations.check(nodes, batches)
         return tuple(tensors.as_tensor_list(batch) for batch in batches)

@@ -222,7 +222,7 @@ class Pipeline:
         return self._arguments["py_start_method"]
 
     def __del__(self) -> None:
-        """End the processes of parallel sources and wait for them, so that a program that looks for its processes afterwards finds none."""
+        """End the processes of parallel sources and wait for them, so a program that looks for its processes afterwards finds none."""
         pool = self.__dict__.get("_py_pool")  # the constructor may have failed
         if pool is not None and not pool.ended:
             pool.close_uninterrupted()

@@ -69,15 +69,18 @@ class Epochs:
         """Restore a place that :attr:`state` describes."""
 
 
-class SizedEpochs(Epochs):
-    """Epochs of a given number of samples, which all pipelines deliver together."""
+class _CountedEpochs(Epochs):
+    """Epochs of ``size`` samples, of which ``taken`` were delivered."""
 
     counts = True
+    size: int
+    taken: int
+    policy: LastBatchPolicy
 
-    def __init__(self, pipelines: int, batch_size: int, size: int, padded: bool, policy: LastBatchPolicy) -> None:
-        super().__init__(pipelines, batch_size)
-        self.size, self.padded, self.policy = size, padded, policy
-        self.taken = 0
+    @property
+    def _step(self) -> int:
+        """Number of samples that a step takes of the epoch."""
+        return self.batch_size
 
     def is_over(self) -> bool:
         """Return whether all batches were taken."""
@@ -85,9 +88,21 @@ class SizedEpochs(Epochs):
             return self.taken + self._step > self.size
         return self.taken >= self.size
 
+    def steps(self, op: str) -> int:
+        """Return the number of batches of the epoch."""
+        return self.size // self._step if self.policy is LastBatchPolicy.DROP else -(-self.size // self._step)
+
+
+class SizedEpochs(_CountedEpochs):
+    """Epochs of a given number of samples, which all pipelines deliver together."""
+
+    def __init__(self, pipelines: int, batch_size: int, size: int, padded: bool, policy: LastBatchPolicy) -> None:
+        super().__init__(pipelines, batch_size)
+        self.size, self.padded, self.policy = size, padded, policy
+        self.taken = 0
+
     @property
     def _step(self) -> int:
-        # How much one step takes, over all pipelines.
         return self.pipelines * self.batch_size
 
     def step(self) -> Sequence[int]:
@@ -110,10 +125,6 @@ class SizedEpochs(Epochs):
         self.taken = self.taken % self.size if fills else 0
         return int(dropped)
 
-    def steps(self, op: str) -> int:
-        """Return the number of batches of an epoch."""
-        return self.size // self._step if self.policy is LastBatchPolicy.DROP else -(-self.size // self._step)
-
     state: Description = staticmethod(keys(kind=one_of("size"), taken=whole()))
 
     def state_dict(self) -> dict[str, Any]:
@@ -125,10 +136,8 @@ class SizedEpochs(Epochs):
         self.taken = state["taken"]
 
 
-class ReaderEpochs(Epochs):
+class ReaderEpochs(_CountedEpochs):
     """Epochs of a reader: each is one pass over its shard. All ranks have equally many batches."""
-
-    counts = True
 
     def __init__(self, op: str, pipelines: int, batch_size: int, metas: Sequence[Mapping[str, int]], policy: LastBatchPolicy) -> None:
         super().__init__(pipelines, batch_size)
@@ -177,12 +186,6 @@ class ReaderEpochs(Epochs):
     def _max_left(self) -> int:
         return max(self._length(rank) - ahead for rank, ahead in enumerate(self.ahead))
 
-    def is_over(self) -> bool:
-        """Return whether all batches were taken."""
-        if self.policy is LastBatchPolicy.DROP:
-            return self.taken + self.batch_size > self.size
-        return self.taken >= self.size
-
     def step(self) -> Sequence[int]:
         """Count a batch of each pipeline."""
         before, self.taken = self.taken, self.taken + self.batch_size
@@ -193,7 +196,7 @@ class ReaderEpochs(Epochs):
 
     def restart(self) -> int:
         """Begin the next epoch."""
-        if not self.is_over():  # another source ended early: the reader goes on in its epoch
+        if not self.is_over():  # another source ended early: the reader continues its epoch
             return 0
         dropped = self.policy is LastBatchPolicy.DROP and self.size % self.batch_size > 0
         ahead = self._beyond() if self._fills else [0] * self.shards
@@ -202,14 +205,10 @@ class ReaderEpochs(Epochs):
             self._begin(self.epoch + 1, self.samples, self._beyond())
         return int(dropped)
 
-    # With FILL every rank takes full batches, so that it runs into the next epoch by a different number of samples; they count there.
+    # With FILL every rank takes full batches, so it runs into the next epoch by a different number of samples; they count there.
     def _beyond(self) -> list[int]:
         """Return how many samples beyond this epoch each rank had."""
         return [ahead + self.taken - self._length(rank) for rank, ahead in enumerate(self.ahead)]
-
-    def steps(self, op: str) -> int:
-        """Return the number of batches of the epoch."""
-        return self.size // self.batch_size if self.policy is LastBatchPolicy.DROP else -(-self.size // self.batch_size)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in the epoch."""

@@ -82,9 +82,9 @@ class BaseIterator:
         if reader_name is not None and last_batch_padded:
             raise AssertionError(f"{self._op}: give reader_name or last_batch_padded, not both: the reader determines the padding")
         if reader_name is None and size < 0 and len(self._pipes) > 1:
-            raise AssertionError(f"{self._op}: several pipelines need reader_name or size, so that their epochs end together")
+            raise AssertionError(f"{self._op}: several pipelines need reader_name or size, so their epochs end together")
         if size > 0:
-            warnings.warn(f"{self._op}: prefer reader_name to size, so that shards and padding are counted", Warning, stacklevel=4)
+            warnings.warn(f"{self._op}: prefer reader_name to size, so shards and padding are counted", Warning, stacklevel=4)
 
     def _require_same(self, what: str, values: list[Any], error: type[Exception]) -> Any:
         if any(value != values[0] for value in values):

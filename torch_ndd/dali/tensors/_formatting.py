@@ -48,7 +48,7 @@ class PipelineBatchAdapter(PipelineTensorAdapter):
         return len(obj)
 
     def to_numpy(self, obj: Any, edgeitems: int | None = None) -> Any:
-        """Return the samples as a list of arrays: of many, if ``edgeitems`` is given, only so many from either end."""
+        """Return the samples as a list of arrays: with ``edgeitems``, only that many from either end of a long list."""
         samples = self.to_cpu(obj)
         return [np.array(samples[i]) for i in abbreviate(range(len(samples)), edgeitems)]
 

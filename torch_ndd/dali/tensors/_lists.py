@@ -85,7 +85,7 @@ class _TensorList(Memory):
         for i, sample in enumerate(list_of_objects):
             if not is_capsule(sample) and not hasattr(sample, "__dlpack__"):
                 raise TypeError(
-                    f"{cls.__name__}.from_dlpack_list: sample {i}, {describe_type(sample)}, is not a DLPack capsule, nor has it __dlpack__"
+                    f"{cls.__name__}.from_dlpack_list: sample {i}, {describe_type(sample)}, is not a DLPack capsule and has no __dlpack__"
                 )
         return cls._wrap(cls._import(list(list_of_objects), layout))
 
@@ -201,7 +201,7 @@ class TensorListCPU(_TensorList):
 
 
 class TensorListGPU(_TensorList):
-    """Samples in the memory of a GPU: an output of a pipeline. See :class:`TensorListCPU`.
+    """Samples in GPU memory: an output of a pipeline. See :class:`TensorListCPU`.
 
     Args:
         object: An object with ``__cuda_array_interface__`` or a DLPack capsule, whose first dimension counts samples, a list of :class:`TensorGPU`,
@@ -216,7 +216,7 @@ class TensorListGPU(_TensorList):
     def __init__(self, object: Any, layout: str | None = "", device_id: int = -1) -> None:
         self._batch = self._import(object, layout)
         if self._batch is not EMPTY and self._batch.buffer.device.type == "cpu":
-            raise TypeError("TensorListGPU takes memory of a GPU, but this object is in host memory")
+            raise TypeError("TensorListGPU takes GPU memory, but this object is in host memory")
 
     def at(self, i: int) -> TensorGPU:
         """Return a sample. Raise RuntimeError out of range."""

@@ -91,7 +91,7 @@ class Memory(PipelineValue):
                 torch.as_tensor(_Address(address, values.nbytes), device=values.device).copy_(values.reshape(-1).view(torch.uint8))
                 torch.cuda.synchronize(values.device)
                 return
-            except RuntimeError:  # the address is not memory of a GPU
+            except RuntimeError:  # the address is not GPU memory
                 values = values.cpu()
         ctypes.memmove(address, values.data_ptr(), values.nbytes)
 
@@ -247,7 +247,7 @@ class TensorCPU(SampleTensor):
 
 
 class TensorGPU(SampleTensor):
-    """One sample in the memory of a GPU.
+    """One sample in GPU memory.
 
     Args:
         object: An object with ``__cuda_array_interface__`` or a DLPack capsule, whose memory is shared, or another TensorGPU.
@@ -255,7 +255,7 @@ class TensorGPU(SampleTensor):
         device_id: Ignored: the memory determines the GPU.
 
     Raises:
-        TypeError: an object without memory of a GPU.
+        TypeError: an object without GPU memory.
         ValueError: a layout that does not fit.
     """
 
@@ -264,7 +264,7 @@ class TensorGPU(SampleTensor):
     def __init__(self, object: Any, layout: str | None = "", device_id: int = -1) -> None:
         tensor = import_tensor("TensorGPU", object)
         if tensor.buffer.device.type == "cpu":
-            raise TypeError("TensorGPU takes memory of a GPU, but this object is in host memory")
+            raise TypeError("TensorGPU takes GPU memory, but this object is in host memory")
         self._value = with_layout("TensorGPU", tensor, layout)
 
     def device_id(self) -> int:

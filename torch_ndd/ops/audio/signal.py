@@ -160,7 +160,7 @@ def audio_resample(
     ratio = None
     if out_length is None:
         rates = (1.0, scale) if in_rate is None else (in_rate, out_rate)
-        before, after = (_round_lengths(rate) for rate in rates)
+        before, after = (_round_rate(rate) for rate in rates)
         _check_rates("scale" if in_rate is None else "in_rate and out_rate", before, after)
         outputs = _ceil(lengths, after, before)
         # Only the ratio reaches the kernel: lengths are known here already.
@@ -173,7 +173,7 @@ def audio_resample(
     return launch(out, [ratio, float(quality), antialias])
 
 
-def _round_lengths(rate: Any) -> Any:
+def _round_rate(rate: Any) -> Any:
     """Return a rate rounded to float32, from which DALI computes the rest in float64."""
     return rate.reshape(-1).to(torch.float32).to(torch.float64) if isinstance(rate, torch.Tensor) else float(np.float32(rate))
 

@@ -25,7 +25,7 @@ def check_float32(op: str, input: Batch) -> None:
 
 
 def _length(op: str, input: Batch) -> Any:
-    """Return the number of elements of the signals: a number, or a tensor with one per signal."""
+    """Return the lengths of the signals: a number, or a tensor with one per signal."""
     if input.ragged_shapes is None:
         shape = input.buffer.shape[1:]
         length = input.buffer[0].numel() if len(input.buffer) else shape.numel()
@@ -120,15 +120,15 @@ def _window(factors: Any, length: int) -> torch.Tensor:
     return window
 
 
-def _frequency_axis(op: str, input: Batch) -> int:
+def _frequency_axis(input: Batch) -> int:
     layout = input.layout
     if input.ndim == 0:
-        raise RuntimeError(f"{op}: the input must have a frequency axis, got a scalar")
+        raise RuntimeError("mel_filter_bank: the input must have a frequency axis, got a scalar")
     if layout is None:
         # Without a layout the last axis is time.
         return max(0, input.ndim - 2)
     if "f" not in layout:
-        raise RuntimeError(f'{op}: the layout must have an axis "f", got {layout!r}')
+        raise RuntimeError(f'mel_filter_bank: the layout must have an axis "f", got {layout!r}')
     return layout.index("f")
 
 
@@ -167,7 +167,7 @@ def mel_filter_bank(
     (40, 100)
     """
     check_float32("mel_filter_bank", input)  # type: ignore[arg-type]
-    axis = _frequency_axis("mel_filter_bank", input)  # type: ignore[arg-type]
+    axis = _frequency_axis(input)  # type: ignore[arg-type]
     if nfilter < 1:
         raise RuntimeError(f"mel_filter_bank: nfilter must be positive, got {nfilter}")
     if not sample_rate > 0:

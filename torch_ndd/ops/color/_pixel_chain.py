@@ -181,7 +181,7 @@ def _add_stage(input: torch.Tensor, shapes: torch.Tensor | None, stage: torch.Te
 
 @allow_in_graph
 def _add_line(input: torch.Tensor, factor: _formulas.Number, term: _formulas.Number, stage: torch.Tensor) -> torch.Tensor:
-    """Return ``factor * input + term`` of float32 as a formula, known as a chain. A chain without a formula goes on with a stage."""
+    """Return ``factor * input + term`` of float32 as a formula, known as a chain. A chain without a formula continues with a stage."""
     chain = _known.of(input, None)
     if chain.values is None:
         return _add_stage(input, None, stage, torch.float32)
@@ -256,7 +256,7 @@ def _normalize_chain(
     if output_layout[-1] == "C":
         output = normal(chain.values, _LAYOUT, *(_formulas.per_channel(argument, 4, 3) for argument in (mean, std))).contiguous()
     else:
-        # One expression for each plane, so that Inductor vectorizes along the rows.
+        # One expression for each plane, so Inductor vectorizes along the rows.
         planes = [normal(chain.values.select(-1, c), "HW", _of_channel(mean, c), _of_channel(std, c)) for c in range(input.shape[-1])]
         output = stack_parts(planes, 1 + output_layout.index("C"))
     in_pool[output] = None

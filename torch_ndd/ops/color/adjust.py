@@ -56,7 +56,7 @@ def _brightness_contrast_formula(
     *,
     dtype: torch.dtype,
 ) -> torch.Tensor | None:
-    # The middle of the range, as DALI has it: 128 for uint8.
+    # The middle of the range, as in DALI: 128 for uint8.
     if contrast_center is None:
         contrast_center = 0.5 if value_range(input.dtype) == 1 else (value_range(input.dtype) + 1) / 2
 
@@ -154,7 +154,7 @@ def _color_twist_formula(
     parts = (factor, factor * saturation * cos, factor * saturation * sin)
     offset = scale * (1 - contrast) * middle
     mixed: Number = offset.float() if isinstance(offset, torch.Tensor) else offset
-    # From the last channel to the first, so that the sums are rounded like those of the kernel.
+    # From the last channel to the first, so the sums are rounded like those of the kernel.
     for channel, plane in reversed(list(enumerate(input.float().split(1, -1)))):
         column = torch.zeros(3, dtype=torch.float64, device=input.device)
         for part, columns in zip(parts, _COLUMNS, strict=True):

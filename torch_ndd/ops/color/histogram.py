@@ -24,7 +24,7 @@ def _place(images: Batch) -> list[int | bool]:
 def autocontrast(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None) -> T:
     """Stretch every channel of an image to the whole range of its type, frame by frame: ``out = range * (in - min) / (max - min)``.
 
-    ``range`` is 1 for floating-point types and the largest value of the type for integers, of which fractions are cut off. A channel with a single
+    ``range`` is 1 for floating-point types and the largest value of the type for integers, which are truncated. A channel with a single
     value does not change. The results equal those of torchvision's ``autocontrast``.
 
     Args:

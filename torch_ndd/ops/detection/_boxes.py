@@ -10,6 +10,7 @@ import torch
 from ..._core import native
 from ..._core.native.tracing import is_compiling
 from ..._core.values.batch import Batch, new_batch
+from .._columns import extent_of
 
 _map_boxes = native.kernel("map_boxes", writes=(-3, -2, -1))
 _rotation_maps = native.kernel("rotation_maps", writes=(-1,))
@@ -40,13 +41,13 @@ def check_boxes(op: str, boxes: Batch, numbers: int = 4) -> None:
 def check_table(op: str, boxes: Batch, numbers: int = 4) -> None:
     """Check the boxes, and that every sample is a table with one row per box."""
     check_boxes(op, boxes, numbers)
-    if boxes.ndim != 2 or not _all_equal(boxes, 1, numbers):
+    if boxes.ndim != 2 or not _has_rows_of(boxes, numbers):
         raise RuntimeError(f"{op}: boxes must be a table with a row of {numbers} numbers for each box, got the shapes {boxes.shape}")
 
 
-def _all_equal(batch: Batch, axis: int, extent: int) -> bool:
-    found = batch.shared_extent(axis)
-    return not batch.batch_size or is_compiling() if found is None else found == extent
+def _has_rows_of(boxes: Batch, numbers: int) -> bool:
+    found = boxes.shared_extent(1)
+    return not boxes.batch_size or is_compiling() if found is None else found == numbers
 
 
 def on_host(value: Batch) -> Batch:
@@ -56,19 +57,13 @@ def on_host(value: Batch) -> Batch:
     return host
 
 
-def rows_of(batch: Batch) -> torch.Tensor | int:
-    """Return the number of rows of each sample: a number, or int64 (N,)."""
-    return batch.buffer.shape[1] if batch.ragged_shapes is None else batch.ragged_shapes[:, 0]
-
-
 def check_labels(op: str, boxes: Batch, labels: Batch) -> None:
     """Raise RuntimeError unless there is one row of labels per box."""
     if labels.ndim < 1:
         raise RuntimeError(f"{op}: labels must have a row for each box, got single numbers")
     if is_compiling():
         return
-    label_rows, box_rows = rows_of(labels), rows_of(boxes)
-    equal = label_rows == box_rows
+    equal = extent_of(labels, 0) == extent_of(boxes, 0)
     if not (bool(equal.all()) if isinstance(equal, torch.Tensor) else equal):
         raise RuntimeError(f"{op}: there must be as many labels as boxes, got the shapes {labels.shape} and {boxes.shape}")
 
@@ -92,7 +87,7 @@ class Kept:
         if is_compiling():
             shapes = torch.stack([self.counts, *(torch.full_like(self.counts, extent) for extent in trailing)], 1)
             selected = new_batch(left.reshape(-1), shapes, fixed=(None, *trailing))
-        # Usually all boxes remain, and the shapes need not be made.
+        # Usually all boxes remain, and the shapes need not be computed again.
         elif len(left) == len(self.mask):
             selected = new_batch(left.view(like.buffer.shape), like.ragged_shapes, fixed=like.shared_extents)
         else:

@@ -134,7 +134,7 @@ def bbox_rotate(
     shape_layout: str = "HW",
     size: ShapeArg[Sequence[float]] | None = None,
 ) -> T | tuple[T, ...]:
-    """Rotate bounding boxes like :func:`rotate` rotates their image, clip them to it and drop those of which too little remains.
+    """Rotate bounding boxes like :func:`rotate` rotates their image, clip them to it and drop those with too little left.
 
     Args:
         bboxes: float32 (boxes, 4).

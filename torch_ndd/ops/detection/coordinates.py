@@ -110,7 +110,7 @@ def coord_transform(
 ) -> Any:
     """Transform points by a matrix: ``out = M in + T``.
 
-    ``transforms.of`` returns the matrix of a pixel operator, so that keypoints follow their image.
+    ``transforms.of`` returns the matrix of a pixel operator, so keypoints follow their image.
 
     Args:
         input: points with their coordinates along the last dimension, of any type, with at least two dimensions; with frames ``F`` in front, matrices

@@ -62,7 +62,7 @@ def random_bbox_crop(
             ``input_shape`` is given, else in relative coordinates. If both are equal, the longer side is drawn and determines the other one.
         bbox_layout: order of a box's numbers: a permutation of "xyXY" (start and end) or "xyWH" (start and size), for volumes of "xyzXYZ" or
             "xyzWHD".
-        bbox_prune_threshold: keep boxes of which more than this part of the area lies in the window; by default those whose center does.
+        bbox_prune_threshold: keep boxes with more than this part of their area in the window; by default those whose center is in it.
         crop_shape: size of the window in pixels, instead of ``aspect_ratio`` and ``scaling``; needs ``input_shape``, and always crops.
         input_shape: shape of the image in pixels.
         ltrb: old form of ``bbox_layout``: whether boxes are start and end.

@@ -102,7 +102,7 @@ def laplacian(
 def sharpness(input: T, /, *, batch_size: int | None = None, device: DeviceLike | None = None, sharpness: PerSample[Double]) -> T:
     """Sharpen or smooth images: ``out = sharpness * in + (1 - sharpness) * smooth``.
 
-    ``smooth`` is the mean of 3 x 3 pixels, of which the middle one counts five times; the outermost pixels of an image are not smoothed. Values are
+    ``smooth`` is the mean of 3 x 3 pixels, where the middle one counts five times; the outermost pixels of an image are not smoothed. Values are
     limited to 0 to 1, integers to 0 to the largest value of their type. Means of integers are rounded, fractions of results are cut off. Images of
     one or two rows or columns do not change. The results equal those of torchvision's ``adjust_sharpness``.
 

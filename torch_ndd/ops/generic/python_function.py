@@ -208,7 +208,7 @@ class _Columns:
     def _keywords(self, i: int | None) -> dict[str, Any]:
         # Batches are split by sample; all other arguments are passed unchanged.
         found = {key: self._argument(value, i) for key, value in self.per_sample.items()} | self.constants
-        if self.words is not None:  # a generator per sample, so that the order of the threads does not count
+        if self.words is not None:  # a generator per sample, so the order of the threads does not count
             found["rng"] = np.random.Generator(np.random.Philox(np.random.SeedSequence([*self.words, 0 if i is None else i + 1])))
         return found
 

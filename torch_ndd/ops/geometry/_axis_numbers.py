@@ -45,7 +45,7 @@ _ADDRESS = struct.Struct("P")
 
 
 class Template:
-    """Packed arguments of which some have a value for each sample: other values of the same types and shapes are put in their places.
+    """Packed arguments, some of them with a value for each sample, which other values of the same types and shapes replace.
 
     Args:
         packed: The arguments.

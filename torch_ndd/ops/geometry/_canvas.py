@@ -20,7 +20,7 @@ _find_paste_canvases, _find_rotated_canvases = native.c_function("ndd_paste_canv
 def rotated_canvas(size: Sequence[Any], angle: Any, axis: Sequence[Any] | None = None) -> list[Any]:
     """Return the smallest canvas that holds rotated images, per spatial axis, x first; numbers, or tensors that broadcast.
 
-    A side keeps the parity of the input side that contributes most to it, so that pixel centers stay pixel centers. ``angle`` is in degrees.
+    A side keeps the parity of the input side that contributes most to it, so pixel centers stay pixel centers. ``angle`` is in degrees.
 
     >>> rotated_canvas([640, 480], 90.0)
     [480, 640]

@@ -28,7 +28,6 @@ def random_crop_windows(
     aspect_ratio: Range,
     num_attempts: int,
     *,
-    ends: bool = False,
     op: str = "random crop",
     names: tuple[str, str] = DALI_NAMES,
 ) -> torch.Tensor:
@@ -44,18 +43,20 @@ def random_crop_windows(
         area: smallest and largest area, or one number for both.
         aspect_ratio: smallest and largest aspect ratio, or one number for both.
         num_attempts: at least 1.
-        ends: return float32 (N, 4) instead, where a window begins and where it ends, as the kernels of resizing operators take it.
         op: operator, for errors.
         names: its arguments for the area and the aspect ratio, for errors.
 
     >>> random_crop_windows(torch.tensor([[480, 640]]), torch.arange(7), 0.25, 4 / 3, 10).shape
     torch.Size([1, 4])
     """
-    return draw_windows(shapes, words, check_ranges(op, area, aspect_ratio, num_attempts, names), ends)
+    return draw_windows(shapes, words, check_ranges(op, area, aspect_ratio, num_attempts, names), ends=False)
 
 
 def draw_windows(shapes: torch.Tensor, words: torch.Tensor, ranges: Ranges, ends: bool) -> torch.Tensor:
-    """Draw the windows of :func:`random_crop_windows`, from ranges that :func:`check_ranges` has returned."""
+    """Draw the windows of :func:`random_crop_windows`, from ranges that :func:`check_ranges` has returned.
+
+    With ``ends`` return float32 (N, 4): where a window begins and where it ends, as the kernels of resizing operators take it.
+    """
     out = torch.empty((shapes.shape[0], 4), dtype=torch.float32 if ends else torch.int64)
     _windows(shapes.contiguous(), words, *ranges, out)
     return out

@@ -337,7 +337,7 @@ def _at_least_a_millipixel(start: Sequence[Column], end: Sequence[Column]) -> tu
 def _rescale(
     start: Sequence[Column], end: Sequence[Column], by: Sequence[Column], alignment: Sequence[Column]
 ) -> tuple[Sequence[Column], Sequence[Column]]:
-    """Scale regions about one of their points, so that rounding the output's size does not change the scale."""
+    """Scale regions about one of their points, so rounding the output's size does not change the scale."""
     middle = [(1 - k) * a + k * b for a, b, k in zip(start, end, alignment, strict=True)]
     return (
         [m + (a - m) * k for m, a, k in zip(middle, start, by, strict=True)],

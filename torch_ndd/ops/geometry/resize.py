@@ -77,7 +77,7 @@ def resize(
         mode: how to derive missing sizes: "default", "stretch", "not_larger" or "not_smaller".
         roi_start, roi_end: source region in pixels (from 0 to 1 with ``roi_relative``); mirrored if the start is after the end.
         size_rounding: rounding of the extents: "round" (half up), "truncate" or "ceil"; they are at least 1.
-        subpixel_scale: adjust the source region when the size is rounded, so that the scale stays exact.
+        subpixel_scale: adjust the source region when the size is rounded, so the scale stays exact.
         interp_type, min_filter, mag_filter: kernel for both directions, for reduction (widened with ``antialias``), for enlargement.
         rule: ``"dali"``, as above; or ``"torch"``, the arithmetic of ``torch.nn.functional.interpolate`` and torchvision: weights outside the source
             region, which is whole pixels, are left out and the rest is normalized; uint8 is rounded after the width and again after the height; the
@@ -480,7 +480,7 @@ def _window_plan(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, 
     """Return the plan for a mirrored window of another plan's output, and which window it is: None by DALI's rule, where it is a source region."""
     axes = len(plan.extents)
     shown = window_in(op, "DHW"[3 - axes :], tuple(plan.extents), window)
-    # Mirroring exchanges start and end of the source region, so that it costs nothing.
+    # Mirroring exchanges start and end of the source region, so it costs nothing.
     flips = _flips(mirror, axes)
     whole = plan.whole and not isinstance(mirror, torch.Tensor) and not any(flips)
     start, end, part = plan.start, plan.end, None
@@ -489,7 +489,7 @@ def _window_plan(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, 
         whole = whole and all(not isinstance(n, torch.Tensor) and n == size for n, size in zip(shown.extent, plan.extents, strict=True))
         start, end = _source_of(plan, shown)
     else:
-        # A mirrored source region makes a mirrored image, of which the window starts at the other end.
+        # A mirrored source region makes a mirrored image, whose window starts at the other end.
         mirrored = [torch.from_numpy(flip) if isinstance(flip, np.ndarray) else flip for flip in flips]
         sizes = zip(mirrored, shown.start, shown.extent, plan.extents, strict=True)
         part = rows([*(choose(flip, of - extent - first, first) for flip, first, extent, of in sizes), *plan.extents])
@@ -588,7 +588,7 @@ def _height_and_width(op: str, size: Any) -> tuple[int, int]:
         if isinstance(n, str):
             raise ValueError(f"{op}: size must be a number or two, got {size!r}")
         if not isinstance(n, int | float) or n != n // 1:
-            raise TypeError(f"{op}: size must be a whole number or two, got {size!r}")
+            raise TypeError(f"{op}: size must be an integer or two, got {size!r}")
     if not 1 <= len(numbers) <= 2:
         raise RuntimeError(f"{op}: size must be a number or two, got {len(numbers)}")
     if min(numbers) < 0:

@@ -64,7 +64,7 @@ def budget(
     op = "sizes.budget"
     require_positive(op, multiple_of=multiple_of, temporal=temporal)
     if not isinstance(min_pixels, Integral) or min_pixels < 0:
-        raise ValueError(f"{op}: min_pixels must be a whole number that is not negative, got {min_pixels!r}")
+        raise ValueError(f"{op}: min_pixels must be a non-negative integer, got {min_pixels!r}")
     if not isinstance(max_aspect, Real) or not max_aspect >= 1:
         raise ValueError(f"{op}: max_aspect must be a number of at least 1, got {max_aspect!r}")
     if max_pixels is not None:

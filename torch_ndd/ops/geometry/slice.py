@@ -75,7 +75,7 @@ class _Limit(NamedTuple):
         numbers = value if isinstance(value, tuple) else (value,)
         if len(numbers) not in (1, axes) or not all(isinstance(number, int | float) for number in numbers):
             return None
-        # Whole numbers stay exact; float32 would round those above 2**24.
+        # Integers stay exact; float32 would round those above 2**24.
         singles = [float32(number) if isinstance(number, float) else float(number) for number in numbers]
         return [AxisNumbers(number, None, 0, self.relative) for number in singles * (axes if len(singles) == 1 else 1)]
 

@@ -496,7 +496,7 @@ def _given_size(op: str, size: Any, spatial: int, broadcast: bool = False) -> li
     if not is_compiling() and not bool(fits.all()):
         raise RuntimeError(f"{op}: {in_sample(fits)}size must be positive and less than 2**31, got {size.tolist()}")
     rounded = (size.reshape(-1, spatial).double() + 0.5).floor().clamp(min=1).long()
-    # Sizes that all samples share become Python numbers, so that the output is dense.
+    # Sizes that all samples share become Python numbers, so the output is dense.
     return list(rounded.unbind(1)) if len(rounded) != 1 or is_compiling() else rounded[0].tolist()
 
 

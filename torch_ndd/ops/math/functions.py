@@ -261,7 +261,7 @@ def atanh(input: Any) -> Any:
 
 
 def min(left: Any, right: Any) -> Any:
-    """Return the smaller operand: ``left < right ? left : right``, so that NaN on the left returns the right operand.
+    """Return the smaller operand: ``left < right ? left : right``, so NaN on the left returns the right operand.
 
     >>> min([1, 5], 3).torch()
     tensor([1, 3], dtype=torch.int32)
@@ -270,7 +270,7 @@ def min(left: Any, right: Any) -> Any:
 
 
 def max(left: Any, right: Any) -> Any:
-    """Return the larger operand: ``left > right ? left : right``, so that NaN on the left returns the right operand.
+    """Return the larger operand: ``left > right ? left : right``, so NaN on the left returns the right operand.
 
     >>> max([1, 5], 2.5).torch()
     tensor([2.5000, 5.0000])

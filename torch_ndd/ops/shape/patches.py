@@ -145,7 +145,7 @@ def patch_positions(grid: Any, /, *, merge_size: int = 1, order: PositionOrder =
         value = as_batch(torch.as_tensor(value))
     numbers = value.torch().cpu().reshape(-1, value.shape[0] if isinstance(value, Tensor) else value.torch().shape[-1])
     if numbers.is_floating_point() or numbers.shape[1] not in (2, 3) or bool((numbers < 0).any()):
-        raise ValueError(f"{op}: a grid must be 2 or 3 integers that are not negative, got {numbers.tolist()!r:.200}")
+        raise ValueError(f"{op}: a grid must be 2 or 3 non-negative integers, got {numbers.tolist()!r:.200}")
     if bool((numbers[:, -2:] % merge_size).any()):
         raise ValueError(f"{op}: rows and columns must be multiples of merge_size={merge_size}, got {numbers.tolist()!r:.200}")
     positions = []

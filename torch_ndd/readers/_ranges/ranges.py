@@ -140,7 +140,7 @@ class NativeRequest:
             # Of this class, not the subclass: the arguments are prepared already, only the request is started again.
             NativeRequest.__init__(self, self.samples)
         while (failed := native.read_wait(self._handle)) < 0:
-            pass  # returns every 100 ms, so that Python handles Ctrl-C
+            pass  # returns every 100 ms, so Python handles Ctrl-C
         warn_of_refused_threads()
         if failed:
             reasons: dict[int, str] = {}

@@ -72,7 +72,7 @@ def record_ranges(
                 found = scan(kind, path)
                 begin, length = found.begin, found.length
                 if found.damaged >= 0:
-                    # The rest of a damaged file becomes one sample without bytes, whose reason is known, so that on_error applies to it.
+                    # The rest of a damaged file becomes one sample without bytes, whose reason is known, so on_error applies to it.
                     begin, length = np.append(begin, found.damaged), np.append(length, 0)
                     damaged[size + len(begin) - 1] = found.reason
         except OSError as error:
@@ -104,4 +104,4 @@ def columns(text: bytes, count: int) -> np.ndarray:
     try:
         return np.array(words, np.int64).reshape(-1, count)
     except (ValueError, OverflowError):
-        raise ValueError("it contains values that are not whole numbers") from None
+        raise ValueError("it contains values that are not integers") from None

@@ -36,7 +36,7 @@ class Caffe(LmdbReader):
         path: Folder of a database, or several. Not URLs: keys and values are scattered over a database.
         image_available: Deliver images; True by default.
         label_available: Deliver labels; True by default.
-        scalar_labels: Deliver labels as torch's losses take them: int64 (), so that those of a batch are (N,). Not in DALI.
+        scalar_labels: Deliver labels as torch's losses take them: int64 (), so those of a batch are (N,). Not in DALI.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
@@ -76,7 +76,7 @@ class Caffe(LmdbReader):
 
     @override
     def _join(self, request: RecordRequest) -> tuple[Batch, ...]:
-        outputs = [join_images(request, 0, form_of(request, 2, _IMAGE_FORM))] if self._image else []
+        outputs = [join_images(request, form_of(request, 2, _IMAGE_FORM))] if self._image else []
         if self._label:
             values, lengths = request.output(1)
             numbers, counts = values.view(torch.int32), lengths // 4
@@ -111,7 +111,7 @@ class Caffe2(LmdbReader):
             vector as stored. 3: indices of classes and, in another tensor, their weights, delivered as float32 (num_labels,). 4: no label.
         num_labels: Number of classes for types 1 and 3.
         path: Folder of a database, or several. Not URLs: keys and values are scattered over a database.
-        scalar_labels: Deliver labels of type 0 as torch's losses take them: int64 (), so that those of a batch are (N,). Not in DALI.
+        scalar_labels: Deliver labels of type 0 as torch's losses take them: int64 (), so those of a batch are (N,). Not in DALI.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
@@ -161,7 +161,7 @@ class Caffe2(LmdbReader):
 
     @override
     def _begin_request(self, ranges: Ranges, samples: np.ndarray) -> RecordRequest:
-        # Classes are int32, so that no class reaches a larger number of them.
+        # Classes are int32, so no class reaches a larger number of them.
         return _TensorsRequest(ranges, samples, (self._image, self._label_type, min(self._labels, 2**31), self._additional, self._box))
 
     @override
@@ -170,7 +170,7 @@ class Caffe2(LmdbReader):
         count = self._image + labels + self._additional + self._box
         form = form_of(request, count, _IMAGE_FORM * self._image + count - self._image)
         kinds = form[:, form.shape[1] - count + self._image :]
-        outputs = [join_images(request, 0, form[:, :_IMAGE_FORM])] if self._image else []
+        outputs = [join_images(request, form[:, :_IMAGE_FORM])] if self._image else []
         numbers = [Numbers.of(request, self._image + k, kinds[:, k]) for k in range(kinds.shape[1])]
         if labels:
             outputs.append(self._join_labels(*numbers[:labels]))

@@ -32,7 +32,7 @@ class _Database(NamedTuple):
 
 def _stamp(file: str) -> tuple[int, int, int]:
     found = os.stat(file)
-    # Inode, size and time: a writer changes pages in place, so that recorded offsets may point to anything.
+    # Inode, size and time: a writer changes pages in place, so recorded offsets may point to anything.
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
@@ -125,9 +125,9 @@ class LmdbReader(Reader):
         raise NotImplementedError
 
 
-def join_images(request: RecordRequest, output: int, form: np.ndarray) -> Batch:
-    """Return an output that has images; ``form`` has the number of dimensions of each, 1 or 3, and three extents."""
-    values, lengths = request.output(output)
+def join_images(request: RecordRequest, form: np.ndarray) -> Batch:
+    """Return the images, the first output; ``form`` has the number of dimensions of each, 1 or 3, and three extents."""
+    values, lengths = request.output(0)
     dims = form[:, 0]
     check_alike({(torch.uint8, count) for count in np.unique(dims).tolist()})
     if not len(dims) or dims[0] == 1:

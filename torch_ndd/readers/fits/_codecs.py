@@ -6,7 +6,7 @@ writes as many pixels as the tile says, into memory for as many as the image say
 what it needs to stop: the sizes in the tile are compared with those of the image, and bytes that end a decoder, or that it may read, lie after the
 tile. Random numbers for dithered pixels are looked up by the header's seed, also before the table: seeds are checked.
 
-HCOMPRESS keeps its position in static variables while other threads run, so that one image is decoded at a time.
+HCOMPRESS keeps its position in static variables while other threads run, so one image is decoded at a time.
 """
 
 import ctypes
@@ -120,7 +120,7 @@ def _plio(astropys: Any, _: ctypes.PyDLL) -> Any:
             pixels, tile = int(self.tilesize), _bytes(buf)
             if not 0 <= pixels <= MAX_PIXELS:
                 raise ValueError(f"a PLIO tile of {pixels} pixels is not supported")
-            # A word's value may stand in the next one, so that the last word is followed by one more.
+            # A word's value may stand in the next one, so the last word is followed by one more.
             padded = _pad(tile, 0, 16 + len(tile) % 2)
             _, header, short, low, high = (int(word) for word in padded.view(np.int16)[:5])
             first, last = (3, short) if short > 0 else (header, (high << 15) + low)

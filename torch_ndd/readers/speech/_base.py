@@ -133,7 +133,7 @@ class SpeechReader(ThreadedReader):
                 if not parts:
                     outputs[0].sources = tuple(map(self._source, samples.tolist()))
                     return outputs
-                # Rows of the batch, so that both kinds of samples are joined in their order.
+                # Rows of the batch, so both kinds of samples are joined in their order.
                 reads.update((k, partial(_row, outputs, row)) for row, k in enumerate(whole.tolist()))
             except Exception:  # reading each alone shows which sample fails, and why
                 reads.update((k, partial(self._read, int(samples[k]))) for k in whole.tolist())
@@ -228,7 +228,7 @@ class SpeechReader(ThreadedReader):
 
     def _decode_samples(self, samples: np.ndarray, rate: int) -> torch.Tensor:
         """Mix, resample and convert float32 samples (frames, channels)."""
-        # Through a file in memory, so that mixing, resampling and conversion are those of the decoder.
+        # Through a file in memory, so mixing, resampling and conversion are those of the decoder.
         wav = io.BytesIO()
         import_soundfile(self._op).write(wav, samples, rate, "FLOAT", format="WAV")
         sound, _ = audio(as_tensor(np.frombuffer(wav.getvalue(), np.uint8)), **self._decoding())

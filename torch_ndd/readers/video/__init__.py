@@ -61,7 +61,7 @@ class Video(VideoReader):
         normalized: Scale to float32 from 0 to 1.
         channels: 3.
         labels: One per file of ``filenames``.
-        scalar_labels: Deliver labels as torch's losses take them: int64 (), so that those of a batch are (N,). Not in DALI.
+        scalar_labels: Deliver labels as torch's losses take them: int64 (), so those of a batch are (N,). Not in DALI.
         cache_bytes: Keep decoded frames up to this many bytes, for sequences that overlap or come again; by default none. Not in DALI.
         max_sample_bytes: The largest sample to decode, to guard against small files that declare large data; by default the environment variable
             ``TORCH_NDD_MAX_SAMPLE_BYTES``, or 4 GiB.

@@ -151,7 +151,7 @@ class Webdataset(Reader):
                     output = self._ext[int(np.argmax(table[:, sample] < 0))]
                     raise RuntimeError(f'{self._op}: "{path}": sample {sample} has no file for the output {output!r}')
                 table, twice = table[:, whole], twice[whole]
-            damaged |= dict.fromkeys((samples + np.flatnonzero(twice)).tolist(), "it has several files with one extension")
+            damaged |= dict.fromkeys((samples + np.flatnonzero(twice)).tolist(), "it has several files with the same extension")
             if shard.reason:
                 # The rest of a damaged archive is one sample without files, whose reason is known.
                 number = samples + table.shape[1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rewriting the steps of a translated transform, so that one step does the work of several.
+"""Rewriting the steps of a translated transform, so one step does the work of several.
 
 Transforms are recognized by the names of their classes, because subclasses of the user may behave differently.
 """

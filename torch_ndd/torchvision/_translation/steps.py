@@ -115,7 +115,7 @@ class FlipNormalize:
     def __init__(self, flip: Any, scale: Any, normalize: Any, planar: bool, erasing: Any = None) -> None:
         self.flip, self.scale, self.normalize, self.planar, self.erasing = flip, scale, normalize, planar, erasing
         mean, std = (normalize.mean, normalize.std) if normalize is not None else ([0.0], [1.0])
-        # In levels of uint8, so that the conversion to 0 to 1 is part of the normalization.
+        # In levels of uint8, so the conversion to 0 to 1 is part of the normalization.
         self._mean, self._std = [255.0 * value for value in mean], [255.0 * value for value in std]
 
     def __call__(self, sample: Any) -> Any:
@@ -229,7 +229,7 @@ class CropDecoder:
 
     def __call__(self, files: Batch, device: Any, adjust_orientation: bool) -> Batch:
         shapes = peek_image_shape(files, adjust_orientation=adjust_orientation).torch()
-        # The crop needs only the sizes of its images, so that a batch without pixels will do.
+        # The crop needs only the sizes of its images, so a batch without pixels will do.
         sizes = new_batch(torch.empty(0, dtype=torch.uint8), shapes.contiguous(), "HWC")
         window = self.crop.make_params([sizes])
         # Numbers that all samples share are expanded, because `image_slice` needs a window for each.
@@ -256,7 +256,7 @@ class ZoomCrop:
         needs = self.zoom._needs_transform_list(leaves)
         self.zoom.check_inputs(leaves)
         self.crop.check_inputs(leaves)
-        # The draws and their order are those of the two transforms, so that a seed gives the same results.
+        # The draws and their order are those of the two transforms, so a seed gives the same results.
         acts = Draws(image.batch_size).happens(self.zoom.p)
         padding = self.zoom.make_params([leaf for leaf, wanted in zip(leaves, needs, strict=True) if wanted])["padding"]
         others = [k for k, wanted in enumerate(needs) if wanted and k != images[0]]

@@ -89,7 +89,7 @@ def from_timm(
         re_prob, re_mode, re_count, re_num_splits: random erasing.
         crop_pct, crop_mode, crop_border_pixels: of the evaluation: part of the image, and "center", "squash" or "border".
         use_prefetcher, normalize: see above.
-        mixup: a :class:`Mixup`, a ``timm.data.Mixup``, or its arguments as a dict: mixes images and labels, so that the function returns both, labels
+        mixup: a :class:`Mixup`, a ``timm.data.Mixup``, or its arguments as a dict: mixes images and labels, so the function returns both, labels
             float32 (N, num_classes).
         device, adjust_orientation: see :func:`from_torchvision`.
         **others: other arguments of ``create_transform`` (``tf_preprocessing``, ``separate``, ``naflex``, ``patchify``), only with their defaults.

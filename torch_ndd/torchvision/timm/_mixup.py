@@ -21,7 +21,7 @@ class Mixup:
     """Mix every image of a batch and its label with those at the mirrored position: the first with the last.
 
     The parameters, distributions and results are those of ``timm.data.Mixup``; images are a Batch, and in a batch of an odd number of samples the
-    middle one is mixed with itself. In new programs use :func:`torch_ndd.augment.mixup_or_cutmix`, of which this is timm's spelling.
+    middle one is mixed with itself. New programs use :func:`torch_ndd.augment.mixup_or_cutmix`; this is timm's spelling of it.
 
     Args:
         mixup_alpha: parameter of the beta distribution of mixup; 0 switches it off.
@@ -107,7 +107,7 @@ class Mixup:
         lam = np.where(is_cutmix, self._draw_beta(draws, self.cutmix_alpha), self._draw_beta(draws, self.mixup_alpha))
         lam = np.where(draws.unit().numpy() < self.prob, lam, 1.0)
         is_cutmix = is_cutmix & (lam != 1.0)
-        # Boxes are drawn for all rows, so that the number of draws does not depend on the modes that were drawn.
+        # Boxes are drawn for all rows, so the number of draws does not depend on the modes that were drawn.
         boxes = self._draw_boxes(draws, lam, height, width)
         boxes[~is_cutmix] = 0
         if self.correct_lam or self.cutmix_minmax is not None:

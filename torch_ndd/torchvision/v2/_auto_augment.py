@@ -99,7 +99,7 @@ class _Policy(Batched):
     def _make_steps(self, draws: Draws, names: Sequence[str], fractions: Any, image: Any) -> list[Step]:
         """Return the step of each sample: its augmentation at a fraction of the range; the sign is drawn here."""
         heights, widths = _size_lists(image, draws.count)
-        # Drawn for each sample, also if its augmentation has no sign, so that the number of draws is fixed.
+        # Drawn for each sample, also if its augmentation has no sign, so the number of draws is fixed.
         other_side, space = (draws.unit() <= 0.5).tolist(), self._space
         steps = []
         for k, name in enumerate(names):
@@ -317,7 +317,7 @@ class AugMix(_Policy, reference.AugMix):
         choices = [name for name in self._space if self.all_ops or name not in _FACTOR_FUNCTIONS]
         depths = [self.chain_depth] * draws.count if self.chain_depth > 0 else draws.integers(1, 4).tolist()
         turns = []
-        # Shorter chains end with steps that change nothing, so that all samples share the calls.
+        # Shorter chains end with steps that change nothing, so all samples share the calls.
         for turn in range(max(depths)):
             indices = draws.integers(0, len(choices)).tolist()
             names = [choices[k] if turn < depth else "identity" for k, depth in zip(indices, depths, strict=True)]

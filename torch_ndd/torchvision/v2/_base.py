@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The base classes of the transforms.
 
-The classes inherit parameters, checks and representation from torchvision's, so that ``isinstance`` and torchvision's ``Compose`` work. Draws and
+The classes inherit parameters, checks and representation from torchvision's, so ``isinstance`` and torchvision's ``Compose`` work. Draws and
 computation are ours: for a Batch, one draw per sample. A ``transform`` that is inherited too calls :meth:`Transform._call_kernel`, which finds our
 kernel by the name of torchvision's functional.
 """

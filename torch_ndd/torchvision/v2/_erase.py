@@ -41,7 +41,7 @@ class RandomErasing(RandomTransform, reference.RandomErasing):
         check_range("RandomErasing", "scale", self.scale)
         check_range("RandomErasing", "ratio", self.ratio, above=0)
         rows, columns = (torch.as_tensor(extent, dtype=torch.float64).expand(draws.count) for extent in (height, width))
-        tries = 10  # as in torchvision; all are drawn, so that the number of draws does not depend on the image
+        tries = 10  # as in torchvision; all are drawn, so the number of draws does not depend on the image
         area = (rows * columns)[:, None] * draws.parts(tries, self.scale)
         # Height first: torchvision defines the aspect ratio of RandomErasing as height over width, that of RandomResizedCrop the other way.
         h, w = (side.T for side in draws.sides(area, self.ratio))

@@ -95,7 +95,7 @@ def random_window(
     check_range("RandomResizedCrop", "scale", scale)
     check_range("RandomResizedCrop", "ratio", ratio, above=0)
     rows, columns = (torch.as_tensor(extent, dtype=torch.float64).expand(draws.count) for extent in (height, width))
-    tries = 10  # as in torchvision; all are drawn, so that the number of draws does not depend on the image
+    tries = 10  # as in torchvision; all are drawn, so the number of draws does not depend on the image
     area = (rows * columns)[:, None] * draws.parts(tries, scale)
     w, h = (side.T for side in draws.sides(area, ratio))
     fits = (w > 0) & (w <= columns) & (h > 0) & (h <= rows)
@@ -197,7 +197,7 @@ class RandomCrop(Batched, reference.RandomCrop):
         crop_height, crop_width = cast("list[int]", self.size)
         height, width = height + top + bottom, width + left + right
         if self.pad_if_needed:
-            # torchvision adds the missing amount to both sides, so that the padded image is larger than the crop.
+            # torchvision adds the missing amount to both sides, so the padded image is larger than the crop.
             more_y, more_x = _at_least_zero(crop_height - height), _at_least_zero(crop_width - width)
             left, right, top, bottom = left + more_x, right + more_x, top + more_y, bottom + more_y
             height, width = height + 2 * more_y, width + 2 * more_x

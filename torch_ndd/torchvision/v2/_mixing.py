@@ -149,7 +149,7 @@ class CutMix(_Mixing, reference.CutMix):
         if isinstance(height, torch.Tensor) or isinstance(width, torch.Tensor):
             raise ValueError("CutMix: all images of a Batch must have the same shape")
         x, y = int(draws.integers(0, width)), int(draws.integers(0, height))
-        # The window is clipped to the image, so that the weight of the labels follows from its area.
+        # The window is clipped to the image, so the weight of the labels follows from its area.
         half = 0.5 * math.sqrt(1.0 - weight)
         w, h = int(half * width), int(half * height)
         x1, y1, x2, y2 = max(x - w, 0), max(y - h, 0), min(x + w, width), min(y + h, height)

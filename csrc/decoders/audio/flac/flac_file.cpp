@@ -28,7 +28,7 @@ NDD_ALWAYS_INLINE inline T scaled(int32_t value, int bits) {
 template <class T>
 void store(const Stream& stream, const Frame& frame, int64_t first, int64_t count, T* out) {
   with_simd([&]() NDD_ALWAYS_INLINE {
-    // Local copies, so that the compiler need not load them again after each store.
+    // Local copies, so the compiler need not load them again after each store.
     const int bits = stream.bits, channels = stream.channels;
     const int64_t n = count;
     T* __restrict to = out;
@@ -73,7 +73,7 @@ std::optional<FrameHeader> FlacFile::find_header(size_t& at, size_t end) const {
 }
 
 // Returns where a frame begins that holds the sample or one before it, and its number: by bisection, because a table of seek points is optional. The
-// parts of the file that are searched for a header do not overlap, so that a file without any is read once.
+// parts of the file that are searched for a header do not overlap, so a file without any is read once.
 size_t FlacFile::find_frame(int64_t sample, int64_t& first) const {
   size_t low = stream_.begin, high = bytes_->size();
   int64_t low_sample = 0, high_sample = stream_.samples;
@@ -110,7 +110,7 @@ bool FlacFile::decode(size_t at, Frame& frame) const {
   const size_t usual = std::min(rest, kMaxHeader + stored + 16 * static_cast<size_t>(stream_.channels));
   if (decode_frame(stream_, bytes_->need(at, at + usual), usual, frame)) return true;
   if (usual == rest) return false;
-  // A longer frame is legal. One that is far longer is left to libsndfile, so that a damaged file is not read to its end into memory.
+  // A longer frame is legal. One that is far longer is left to libsndfile, so a damaged file is not read to its end into memory.
   const size_t most = std::min(rest, kMaxLonger * usual);
   return decode_frame(stream_, bytes_->need(at, at + most), most, frame);
 }

@@ -27,7 +27,7 @@ constexpr std::array<T, 256> crc_table(T polynomial) {
   return table;
 }
 
-// Table k is the checksum of a byte before k zeros, so that eight bytes are added in one step.
+// Table k is the checksum of a byte before k zeros, so eight bytes are added in one step.
 constexpr std::array<std::array<uint16_t, 256>, 8> kSlices = [] {
   std::array<std::array<uint16_t, 256>, 8> tables{};
   tables[0] = crc_table<uint16_t>(0x8005);

@@ -28,7 +28,7 @@ class MissingArgException(Exception):
 
 def check_positional(function: Callable[..., Any]) -> None:
     """Raise Exception unless a function has positional parameters for the data and the magnitude's parameter."""
-    # Checked when the augmentation is made, so that the error points to its definition.
+    # Checked when the augmentation is made, so the error points to its definition.
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return

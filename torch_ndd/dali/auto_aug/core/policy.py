@@ -75,7 +75,7 @@ class Policy:
         by_id = {id(augmentation): augmentation for augmentation in augmentations}
         if len({augmentation.name for augmentation in by_id.values()}) == len(by_id):
             return by_id
-        # Zero-padded, so that the alphabetical order of the names is that of their occurrence.
+        # Zero-padded, so the alphabetical order of the names is that of their occurrence.
         digits = len(str(len(by_id) - 1))
         return {key: augmentation.augmentation(name=f"{k:0{digits}}__{augmentation.name}") for k, (key, augmentation) in enumerate(by_id.items())}
 

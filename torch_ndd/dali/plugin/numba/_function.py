@@ -94,7 +94,7 @@ class NumbaFunction:
             if len(types) != len(ndims) or not 1 <= len(types) <= _MAX_OPERANDS:
                 raise ValueError(f"{self._title}: {name}_types and {name}s_ndim must have equal lengths of 1 to {_MAX_OPERANDS}")
         if setup_fn is None and list(outs_ndim) != list(ins_ndim)[: len(outs_ndim)]:
-            raise ValueError(f"{self._title}: without setup_fn outputs have the shapes of the inputs, so that ins_ndim must begin with outs_ndim")
+            raise ValueError(f"{self._title}: without setup_fn outputs have the shapes of the inputs, so ins_ndim must begin with outs_ndim")
         self._name = arguments.get("name")
         self._attributes: dict[str, Any] = {
             **{"run_fn": run_fn, "setup_fn": setup_fn, "out_types": list(out_types), "in_types": list(in_types)},

@@ -283,7 +283,7 @@ def solarize(inpt: Any, threshold: Any) -> Any:
 
 
 def _is_wide(images: Batch) -> bool:
-    """Return whether the dtype is too wide for the operators on levels, so that torch computes them."""
+    """Return whether the dtype is too wide for the operators on levels, so torch computes them."""
     return images.dtype in (torch.int32, torch.int64)
 
 

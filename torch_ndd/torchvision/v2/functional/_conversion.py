@@ -67,7 +67,7 @@ def convert_values(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     if old.is_floating_point:
         if (old is torch.float32 and dtype in (torch.int32, torch.int64)) or (old is torch.float64 and dtype is torch.int64):
             raise RuntimeError(f"to_dtype: the conversion from {old} to {dtype} cannot be performed safely, because not all integers are exact")
-        # Nearly largest + 1, so that the truncated levels are equally wide and 1.0 is the largest.
+        # Nearly largest + 1, so the truncated levels are equally wide and 1.0 is the largest.
         return values.mul(float(_largest(dtype)) + 1.0 - 1e-3).to(dtype)
     if dtype.is_floating_point:
         return values.to(dtype).mul_(1.0 / _largest(old))

@@ -270,7 +270,7 @@ def _pad(images: Batch, padding: Any, fill: Any = None, padding_mode: PaddingMod
     size = height + top + bottom, width + left + right
     _check_extents("pad", *size)
     if padding_mode != "constant":
-        # A translation that samples the border by its mode; nearest pixels, so that values are copied.
+        # A translation that samples the border by its mode; nearest pixels, so values are copied.
         matrix = rows(1.0, 0.0, -left * 1.0, 0.0, 1.0, -top * 1.0, 0.0, 0.0, 1.0)
         return warp_perspective(images, matrix=matrix, border_mode=_BORDERS[padding_mode], interp_type=types.INTERP_NN, size=rows(*size))
     return window_of(images, -top, -left, *size, border_fill(images, fill), op="pad")

@@ -195,7 +195,7 @@ def _on_tensor(kernel: Callable[..., Any], image: torch.Tensor, args: Sequence[A
     shape = planes.shape
     # Leading axes are merged into one, the samples.
     values = planes.reshape(math.prod(shape[:-3]), *shape[-3:]) if planes.dim() != 4 else planes
-    # Memory with the channels last is passed as HWC, so that it is not copied and the result has the same memory format.
+    # Memory with the channels last is passed as HWC, so it is not copied and the result has the same memory format.
     last = not values.is_contiguous() and values.is_contiguous(memory_format=torch.channels_last)
     output = kernel(as_batch(values.permute(0, 2, 3, 1), layout="HWC") if last else as_batch(values, layout="CHW"), *args, **kwargs)
     if isinstance(output, tuple):

@@ -104,7 +104,7 @@ def flip_where(inpt: Any, acts: torch.Tensor, axis: int) -> Any:
         rows = of_batch(inpt)
         output = (flip_point_rows if rows.format is None else flip_box_rows)(rows, axis)
         return to_batch(rows.with_values(torch.where(rows.of(acts)[:, None], output.values, rows.values)), inpt)
-    # Images take a flag per sample, so that the batch is not split.
+    # Images take a flag per sample, so the batch is not split.
     flags = acts.to(torch.int32)
     horizontal, vertical = (flags, 0) if axis == 0 else (0, flags)
     if tv_tensors.is_batch_of(tv_tensors.Mask, inpt):

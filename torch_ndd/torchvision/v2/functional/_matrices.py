@@ -54,7 +54,7 @@ def about_centers(matrix: Matrix, source: tuple[Number, Number], target: tuple[N
     return (a, b, c + source[1] * 0.5 - a * x - b * y, d, e, f + source[0] * 0.5 - d * x - e * y)
 
 
-_TOLERANCE = 1e-4  # of the corners, in pixels: torchvision truncates to it, so that rounding errors do not add a pixel
+_TOLERANCE = 1e-4  # of the corners, in pixels: torchvision truncates to it, so rounding errors do not add a pixel
 
 
 def rotated_size(matrix: Matrix, height: Number, width: Number) -> tuple[Any, Any]:
@@ -89,7 +89,7 @@ def _rotated_number_size(matrix: Matrix, height: Number, width: Number) -> tuple
     return extents[0], extents[1]
 
 
-def projective_coefficients(op: str, startpoints: Any, endpoints: Any, coefficients: Any, batch_size: int | None) -> tuple[Number, ...]:
+def projective_coefficients(startpoints: Any, endpoints: Any, coefficients: Any, batch_size: int | None) -> tuple[Number, ...]:
     """Return the eight coefficients of the map from the output to the input.
 
     Raises:
@@ -97,23 +97,23 @@ def projective_coefficients(op: str, startpoints: Any, endpoints: Any, coefficie
     """
     if coefficients is not None:
         if startpoints is not None and endpoints is not None:
-            raise ValueError(f"{op}: pass startpoints and endpoints, or coefficients, not both")
-        return numbers(op, "coefficients", coefficients, 8, batch_size)
+            raise ValueError("perspective: pass startpoints and endpoints, or coefficients, not both")
+        return numbers("perspective", "coefficients", coefficients, 8, batch_size)
     if startpoints is None or endpoints is None:
-        raise ValueError(f"{op}: pass startpoints and endpoints, or coefficients")
-    start, end = _points(op, "startpoints", startpoints, batch_size), _points(op, "endpoints", endpoints, batch_size)
+        raise ValueError("perspective: pass startpoints and endpoints, or coefficients")
+    start, end = _points("startpoints", startpoints, batch_size), _points("endpoints", endpoints, batch_size)
     solved = solve_coefficients(start, end)
     if is_compiling():  # in a graph numbers of a tensor stay in it
         return tuple(solved.expand(batch_size or 1, 8).unbind(1))
     return tuple(solved.unbind(1)) if len(solved) > 1 else tuple(solved[0].tolist())
 
 
-def _points(op: str, name: str, value: Any, batch_size: int | None) -> torch.Tensor:
+def _points(name: str, value: Any, batch_size: int | None) -> torch.Tensor:
     values = value.torch() if hasattr(value, "torch") else value
     table = torch.as_tensor(np.asarray(values), dtype=torch.float64) if not isinstance(values, torch.Tensor) else values.to(torch.float64)
     table = table[None] if table.dim() == 2 else table  # the same points for all samples
     if table.dim() != 3 or table.shape[1:] != (4, 2) or (len(table) > 1 and len(table) != batch_size):
-        raise ValueError(f"{op}: {name} must be four points (x, y), got the shape {tuple(table.shape)}")
+        raise ValueError(f"perspective: {name} must be four points (x, y), got the shape {tuple(table.shape)}")
     return table
 
 

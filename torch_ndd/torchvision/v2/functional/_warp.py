@@ -2,6 +2,7 @@
 """Warps: affine, rotate and perspective."""
 
 import numbers as abstract
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -63,7 +64,7 @@ def affine(
 
 def _affine_arguments(batch_size: int | None, angle: Any, translate: Any, scale: Any, shear: Any, center: Any) -> tuple[Any, Any, Any, Any, Any]:
     """Return the checked arguments of an affine map."""
-    angle = _angle("affine", angle, batch_size)
+    angle = number("affine", "angle", angle, batch_size)
     if not isinstance(translate, list | tuple) and batch_size is None:
         raise TypeError("affine: translate must be a sequence")
     moved = numbers("affine", "translate", translate, 2, batch_size)
@@ -79,10 +80,6 @@ def _affine_arguments(batch_size: int | None, angle: Any, translate: Any, scale:
     elif batch_size is None and not isinstance(shear, list | tuple):
         raise TypeError("affine: shear must be a number or a sequence of two numbers")
     return angle, moved, scale, numbers("affine", "shear", shear, 2, batch_size), _center("affine", center, batch_size)
-
-
-def _angle(op: str, angle: Any, batch_size: int | None) -> Number:
-    return number(op, "angle", angle, batch_size)
 
 
 def _center(op: str, center: Any, batch_size: int | None) -> Any:
@@ -104,13 +101,13 @@ def _warp(images: Batch, matrix: Matrix, target: tuple[Number, Number] | None, i
     values = rows(*about_centers(matrix, source, source if target is None else target))
     chosen = warp_filter(op, interpolation)
     size = None if target is None else rows(*target)
-    return _blend_affine(images, values, size, chosen, blend_fills(fill, images, op))
+    return _blend(warp_affine, images, chosen, blend_fills(fill, images, op), matrix=values, size=size)
 
 
-def _blend_affine(images: Batch, matrix: Any, size: Any, chosen: Any, fill: list[float] | None) -> Batch:
-    options: Any = {"matrix": matrix, "size": size, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
+def _blend(warp: Any, images: Batch, chosen: Any, fill: list[float] | None, **arguments: Any) -> Batch:
     # With a fill, 0 too, torchvision blends border pixels with it; without, the pixels outside count as 0. The results differ.
-    return warp_in_float32(images, chosen, lambda pixels: warp_affine(pixels, **options))
+    arguments |= {"interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
+    return warp_in_float32(images, chosen, lambda pixels: warp(pixels, **arguments))
 
 
 def _affine(
@@ -139,13 +136,14 @@ def _affine_mask(masks: Batch, angle: Any, translate: Any, scale: Any, shear: An
 affine_mask = on_masks(affine, _affine_mask)
 
 
-def _move_points(rows: Rows, matrix: Matrix, points: torch.Tensor) -> torch.Tensor:
-    """Apply a map to points (R, 2 k)."""
-    a, b, c, d, e, f = (rows.of(number) for number in matrix)
+def _move_points(rows: Rows, coefficients: Sequence[Number], points: torch.Tensor) -> torch.Tensor:
+    """Apply an affine map of six numbers, or a projective one of eight, to points (R, 2 k)."""
+    a, b, c, d, e, f, *projective = (rows.of(number) for number in coefficients)
     output = torch.empty_like(points)
     for k in range(0, points.shape[1], 2):
         x, y = points[:, k], points[:, k + 1]
-        output[:, k], output[:, k + 1] = a * x + b * y + c, d * x + e * y + f
+        over = projective[0] * x + projective[1] * y + 1.0 if projective else 1.0
+        output[:, k], output[:, k + 1] = (a * x + b * y + c) / over, (d * x + e * y + f) / over
     return output
 
 
@@ -162,10 +160,10 @@ def _smallest_coordinates(canvas: tuple[Any, Any], matrix: Matrix) -> tuple[Numb
     return low_x if low_x.dim() else float(low_x), low_y if low_y.dim() else float(low_y)
 
 
-def _affine_rows(rows: Rows, matrix: Matrix, expanded: Any = None) -> Rows:
+def _map_rows(rows: Rows, coefficients: Sequence[Number], expanded: Any = None) -> Rows:
     """Apply a map to unrotated boxes or points; ``expanded`` is the new canvas with its smallest coordinates."""
     boxes = rows.format is not None
-    points = _move_points(rows, matrix, four_corners(rows.corners()) if boxes else rows.real)
+    points = _move_points(rows, coefficients, four_corners(rows.corners()) if boxes else rows.real)
     values, canvas = enclosing_boxes(points) if boxes else points, rows.canvas
     if expanded is not None:
         canvas, low_x, low_y = expanded
@@ -201,12 +199,12 @@ def _affine_boxes(rows: Rows, angle: Any, translate: Any, scale: Any, shear: Any
         return rows.each(move, turn, *moved, factor, *sheared, *(fixed or ()))
     if not rows.values.numel():
         return rows
-    return _affine_rows(rows, affine_matrix(_middle_of(rows, fixed), turn, moved, factor, sheared, inverse=False))
+    return _map_rows(rows, affine_matrix(_middle_of(rows, fixed), turn, moved, factor, sheared, inverse=False))
 
 
 def _affine_points(rows: Rows, angle: Any, translate: Any, scale: Any, shear: Any, center: Any = None) -> Rows:
     turn, moved, factor, sheared, fixed = _affine_arguments(rows.batch_size, angle, translate, scale, shear, center)
-    return _affine_rows(rows, affine_matrix(_middle_of(rows, fixed), turn, moved, factor, sheared, inverse=False))
+    return _map_rows(rows, affine_matrix(_middle_of(rows, fixed), turn, moved, factor, sheared, inverse=False))
 
 
 on_coordinates(affine, _affine_boxes, _affine_points, drops=("interpolation", "fill"))
@@ -260,7 +258,7 @@ def rotate(inpt: Any, angle: Any, interpolation: Any = InterpolationMode.NEAREST
 def _rotate(
     images: Batch, angle: Any, interpolation: Any = InterpolationMode.NEAREST, expand: bool = False, center: Any = None, fill: Any = None
 ) -> Batch:
-    turn = _angle("rotate", angle, images.batch_size) % 360
+    turn = number("rotate", "angle", angle, images.batch_size) % 360
     fixed = _center("rotate", center, images.batch_size)
     height, width = size_of(images)
     if fixed is None and not isinstance(turn, torch.Tensor):
@@ -310,7 +308,7 @@ rotate_mask = on_masks(rotate, _rotate_mask)
 
 def _rotate_rows(rows: Rows, angle: Any, expand: bool = False, center: Any = None) -> Rows:
     size = rows.batch_size
-    turn, fixed = _angle("rotate", angle, size), _center("rotate", center, size)
+    turn, fixed = number("rotate", "angle", angle, size), _center("rotate", center, size)
     # The canvas of the image: torchvision computes another one for boxes, often a pixel smaller, and none without boxes.
     canvas = _expanded_canvas(rows.canvas, turn % 360, fixed) if expand else rows.canvas
     if rows.rotated:
@@ -321,7 +319,7 @@ def _rotate_rows(rows: Rows, angle: Any, expand: bool = False, center: Any = Non
 
         return replace(rows.each(turn_rows, turn, *(fixed or ())), canvas=canvas)
     matrix = affine_matrix(_middle_of(rows, fixed), -turn, (0.0, 0.0), 1.0, (0.0, 0.0), inverse=False)
-    return _affine_rows(rows, matrix, (canvas, *_smallest_coordinates(rows.canvas, matrix)) if expand else None)
+    return _map_rows(rows, matrix, (canvas, *_smallest_coordinates(rows.canvas, matrix)) if expand else None)
 
 
 on_coordinates(rotate, _rotate_rows, _rotate_rows, drops=("interpolation", "fill"))
@@ -377,13 +375,9 @@ def perspective(
 def _perspective(
     images: Batch, startpoints: Any, endpoints: Any, interpolation: Any = InterpolationMode.BILINEAR, fill: Any = None, coefficients: Any = None
 ) -> Batch:
-    solved = projective_coefficients("perspective", startpoints, endpoints, coefficients, images.batch_size)
-    return _blend_perspective(images, rows(*solved, 1.0), warp_filter("perspective", interpolation), blend_fills(fill, images, "perspective"))
-
-
-def _blend_perspective(images: Batch, matrix: Any, chosen: Any, fill: list[float] | None) -> Batch:
-    options: Any = {"matrix": matrix, "interp_type": chosen, "fill_value": fill or 0.0, "fade": fill is not None}
-    return warp_in_float32(images, chosen, lambda pixels: warp_perspective(pixels, **options))
+    matrix = rows(*projective_coefficients(startpoints, endpoints, coefficients, images.batch_size), 1.0)
+    chosen = warp_filter("perspective", interpolation)
+    return _blend(warp_perspective, images, chosen, blend_fills(fill, images, "perspective"), matrix=matrix)
 
 
 perspective_image, perspective_video = on_images(perspective, _perspective)
@@ -399,7 +393,7 @@ perspective_mask = on_masks(perspective, _perspective_mask)
 def _perspective_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients: Any = None) -> Rows:
     if not rows.values.numel():
         return rows
-    found = projective_coefficients("perspective", startpoints, endpoints, coefficients, rows.batch_size)
+    found = projective_coefficients(startpoints, endpoints, coefficients, rows.batch_size)
     if rows.rotated:
 
         def project(values: torch.Tensor, canvas: Any, *c: Any) -> Any:
@@ -407,18 +401,7 @@ def _perspective_rows(rows: Rows, startpoints: Any, endpoints: Any, coefficients
 
         return rows.each(project, *found)
     # Points move from the input to the output; the coefficients map the other way, as warps need.
-    p, q, r, s, t, u, g, h = (rows.of(number) for number in inverse_coefficients(found))
-    boxes = rows.format is not None
-    points = four_corners(rows.corners()) if boxes else rows.real
-    projected = torch.empty_like(points)
-    for k in range(0, points.shape[1], 2):
-        x, y = points[:, k], points[:, k + 1]
-        over = g * x + h * y + 1.0
-        projected[:, k], projected[:, k + 1] = (p * x + q * y + r) / over, (s * x + t * y + u) / over
-    if not boxes:
-        return rows.with_values(projected)
-    projected = enclosing_boxes(projected)
-    return rows.with_values(rows.from_corners(rows.within(projected, 0) if rows.mode is not None else projected))
+    return _map_rows(rows, inverse_coefficients(found))
 
 
 on_coordinates(perspective, _perspective_rows, _perspective_rows, drops=("interpolation", "fill"))

@@ -50,7 +50,7 @@ def _derive(base: type, added: Mapping[str, Any] | None = None, renamed: Mapping
         return base.__call__(self, *(on_device(parameter, self.device) for parameter in inputs))  # type: ignore[operator]
 
     __init__.__signature__ = signature  # type: ignore[attr-defined]
-    # A new class of the same name, so that repr() and messages look like DALI's.
+    # A new class of the same name, so repr() and messages look like DALI's.
     return type(name, (base,), {"__init__": __init__, "__call__": __call__, "__doc__": base.__doc__, "__module__": __name__})
 
 
@@ -118,7 +118,7 @@ class Compose:
             raise TypeError(f"Compose takes tensors (C, H, W) or (N, C, H, W), got {tensor.dim()} dimensions")
         if tensor.dim() == 4 and len(tensor) > self.batch_size:
             raise ValueError(f"Compose: {len(tensor)} samples are more than batch_size={self.batch_size}")
-        # One image is a batch of one, so that random transforms draw once for each sample.
+        # One image is a batch of one, so random transforms draw once for each sample.
         value = as_batch(tensor if tensor.dim() == 4 else tensor[None], layout="CHW")
         for step in self._steps:
             value = step(value)

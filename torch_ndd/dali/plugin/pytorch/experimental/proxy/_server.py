@@ -65,7 +65,7 @@ class Proxy:
 class DALIServer:
     """Run a pipeline on the samples that a data set in worker processes passes to :attr:`proxy`.
 
-    The pipeline runs in this process, on the library's threads; there is nothing to start or to stop. Batches run in the order of the loader, so that
+    The pipeline runs in this process, on the library's threads; there is nothing to start or to stop. Batches run in the order of the loader, so
     results do not depend on the number of workers.
 
     Args:
@@ -227,7 +227,7 @@ def _map_parts(function: Any, obj: Any, seen: dict[int, Any]) -> Any:
         mapped = {key: _map_references(function, item, seen) for key, item in obj.items()}
         return mapped if type(obj) is dict else type(obj)(mapped)  # type: ignore[call-arg]
     if hasattr(obj, "__dict__"):
-        # Copied only if something inside has changed, so that other objects keep their identity.
+        # Copied only if something inside has changed, so other objects keep their identity.
         changed = {key: new for key, old in vars(obj).items() if (new := _map_references(function, old, seen)) is not old}
         if changed:
             obj = copy.copy(obj)
@@ -272,7 +272,7 @@ class _Loop(Iterator[Any]):
         self._exhausted = False
 
     def __next__(self) -> Any:
-        # Load and issue one batch ahead, so that the pipeline works while the program does.
+        # Load and issue one batch ahead, so the pipeline works while the program does.
         while not self._exhausted and len(self._waiting) <= _AHEAD:
             try:
                 batch = next(self._batches)
