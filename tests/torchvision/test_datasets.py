@@ -137,6 +137,15 @@ def test_subsets_and_concatenations_are_read_natively(folder: Path, make: Any) -
     assert {images.shape[-1] for images, *_ in loader} == {8}
 
 
+@pytest.mark.parametrize("make", [ndd.DataLoader, ndd.torchvision.DataLoader])
+def test_an_empty_part_of_a_split_yields_nothing(folder: Path, make: Any) -> None:
+    dataset = ImageFolder(folder, v2.Compose([v2.Resize(8), v2.CenterCrop(8), v2.ToImage()]))
+    for part in (Subset(dataset, []), Subset(TheirFolder(str(folder), dataset.transform), [])):
+        loader = make(part, batch_size=4, shuffle=True, num_shards=2, shard_id=1)
+        assert (len(loader), list(loader), list(loader)) == (0, [], [])
+    assert isinstance(make(ConcatDataset([dataset, Subset(dataset, [])]), batch_size=4).reader, ndd.readers.File)
+
+
 def test_subsets_of_custom_data_sets_are_called(folder: Path) -> None:
     class Named(ImageFolder):
         def __getitem__(self, index: int) -> tuple[Any, Any]:

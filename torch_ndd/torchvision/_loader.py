@@ -7,7 +7,7 @@ from typing import Any
 from .._core.context.device import DeviceLike
 from ..loader import DataLoader as NddLoader
 from ..readers._sources.choice import Chosen
-from ..readers._sources.selected import flat_dataset
+from ..readers._sources.selected import flat_dataset, is_native
 from ..readers.dataset._worker_processes import Context
 from ._translation import Unknown
 from .datasets import ImageFolder
@@ -94,7 +94,7 @@ class DataLoader(NddLoader):
         if not isinstance(flat, ImageFolder):
             arguments |= {"num_workers": num_workers, "multiprocessing_context": multiprocessing_context, "persistent_workers": persistent_workers}
         # Our own data sets are wrapped, so that the loader passes ``unknown`` on to the translation.
-        super().__init__(_NativeDataset(flat, unknown) if hasattr(flat, "choose_reader") else dataset, batch_size=batch_size, **arguments)
+        super().__init__(_NativeDataset(flat, unknown) if is_native(flat) else dataset, batch_size=batch_size, **arguments)
         self.dataset = dataset
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch_ndd as ndd
 
 manifest = Path(sys.argv[1])
-with manifest.open(newline="") as file:
+with manifest.open(newline="", encoding="utf-8-sig") as file:  # Excel writes a mark of the encoding
     rows = list(csv.DictReader(file))
 classes = sorted({row["label"] for row in rows})
 reader = ndd.readers.File(

@@ -18,7 +18,7 @@ def augment(jpegs, labels):
 
 
 loader = ndd.DataLoader(images, augment, batch_size=4, shuffle=True, seed=1)
-model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 2))
+model = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, len(images.classes)))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for pixels, labels in loader:
     loss = torch.nn.functional.cross_entropy(model(pixels), labels)

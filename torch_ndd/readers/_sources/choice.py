@@ -15,7 +15,7 @@ from ..dataset import Dataset
 from ..dataset._worker_processes import Context
 from .external_source import ExternalSource
 from .in_step import InStep
-from .selected import flat_dataset
+from .selected import flat_dataset, is_native
 from .streams import ExternalReader, IterableReader, Stream
 
 Fn = Callable[..., Any]
@@ -106,9 +106,8 @@ def reader_of(source: Any, arguments: OfTorch, options: Mapping[str, Any]) -> Ch
     if isinstance(source, Mapping) or _is_in_step(source):
         return _in_step(source, arguments, kept)
     source = flat_dataset(source)
-    loading = getattr(source, "choose_reader", None)
-    if loading is not None:  # one of our data sets
-        return Chosen(*loading(arguments, kept))
+    if is_native(source):
+        return Chosen(*source.choose_reader(arguments, kept))
     return Chosen(_of_dataset(source, arguments, kept), None)
 
 

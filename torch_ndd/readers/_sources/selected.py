@@ -33,6 +33,11 @@ def flat_dataset(source: Any, native: Any = None) -> Any:
     return source if native is None else native(source)
 
 
+def is_native(source: Any) -> bool:
+    """Return whether a data set chooses a reader, which refuses to be empty: a part of a split of a few samples yields nothing, as in torch."""
+    return hasattr(source, "choose_reader") and (not hasattr(source, "__len__") or len(source) > 0)
+
+
 def _indices(indices: Any, size: int) -> np.ndarray:
     found = np.asarray(indices if isinstance(indices, np.ndarray | torch.Tensor) else list(indices), np.int64)
     outside = found[(found < -size) | (found >= size)]
