@@ -37,8 +37,8 @@ LIMITS: dict[str, int] = {
     '"of ours"': 4,
     '"what of it"': 0,
     "small files that promise": 5,
-    '", so that" for a result': 82,
-    '"whole number" for "integer"': 25,
+    '", so that" for a result': 75,
+    '"whole number" for "integer"': 23,
 }
 
 # Words that say nothing about a value.
