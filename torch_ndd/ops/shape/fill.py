@@ -8,10 +8,8 @@ import torch
 
 from ..._core.native.tracing import is_compiling
 from ..._core.operators.definition import Launch
-from ..._core.operators.kept import keep_input
 from ..._core.operators.operator import DeviceLike, Kept, KeptLike, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
-from ..._core.work.cuda_work import StreamWork
 from .._columns import Column, column_list, extents_of, first_failure, format_value, holds
 from .._outputs import like
 from ..generic.convert import cast
@@ -36,16 +34,20 @@ def _empty_output(op: str, batch_size: int, extents: Sequence[Column], dtype: to
     return empty_batch(batch_size, extents, dtype, device, layout or None)
 
 
+# Zeros and ones. Never dropped, because plans and captured CUDA graphs read them; keep_input() drops what it keeps.
+_on_gpus: dict[tuple[int, torch.dtype, torch.device], torch.Tensor] = {}
+
+
 def _constant(value: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Return zero or one as the kernels take it: a batch of one number. On a GPU the tensor is kept, so repeated calls pass the same one."""
-    kept = keep_input(value, 1, device, dtype) if device.type == "cuda" and not is_compiling() else None
-    if kept is None:
+    if device.type != "cuda" or is_compiling() or torch.cuda.is_current_stream_capturing():
         return torch.full((1,), value, dtype=dtype, device=device)
-    if isinstance(kept.pending, StreamWork):
-        if (event := kept.pending.event) is not None:
-            event.synchronize()  # once: from now on all streams may read it
-        kept.pending = None
-    return kept.buffer
+    if (found := _on_gpus.get((value, dtype, device))) is None:
+        with torch.inference_mode(False):  # later calls may be outside of it
+            found = torch.full((1,), value, dtype=dtype, device=device)
+        torch.cuda.current_stream(device).synchronize()  # once: from now on all streams may read it
+        _on_gpus[value, dtype, device] = found
+    return found
 
 
 def _fill(op: str, value: int, batch_size: int | None, device: Any, dtype: torch.dtype | None, layout: str | None, shape: Any) -> Launch:
