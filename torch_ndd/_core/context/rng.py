@@ -265,8 +265,8 @@ def get_default_rng() -> RNG:
     rng = _default.rng
     # The generator of a forked child would repeat the numbers of its parent.
     if rng is None or _default.process != _process:
-        is_of_batch = rng is None and _default.of_batch is not None and _default.process == _process
-        rng = _default.rng = _default.of_batch() if is_of_batch else _fresh(rng)  # type: ignore[misc]
+        create = _default.of_batch if rng is None and _default.process == _process else None
+        rng = _default.rng = _fresh(rng) if create is None else create()
         _default.process = _process
     return rng
 

@@ -98,10 +98,11 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
     if sources is UNKNOWN and like is not first and not compiling:
         sources = _sources_of(values, like._is_batch)
     on_host = target == CPU
+    tensors = _kernel_tensors(values)
     launched = key = None
     if not (ragged or compiling or on_host):
         key = _find_key(operation, values, target)
-        launched = _kernel.launch_again(key, target.index, values, _kernel_tensors(values)[: 2 * len(values) : 2], sources)
+        launched = _kernel.launch_again(key, target.index, values, tensors[: 2 * len(values) : 2], sources)
     if launched is not None:
         out, pending = launched
         shapes, fixed = None, None
@@ -110,7 +111,7 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
             out, shapes, fixed = _allocate_ragged(operation, values, computation)
         else:
             out, shapes, fixed = output(native.empty, _broadcast_shape(operation, values), computation.out, target), None, None
-        arguments = (*_kernel_tensors(values), computation.operation, computation.type, out, shapes)
+        arguments = (*tensors, computation.operation, computation.type, out, shapes)
         pending = None
         if compiling:
             _kernel.kernel(*arguments)

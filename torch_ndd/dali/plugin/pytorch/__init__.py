@@ -213,5 +213,4 @@ class DALIRaggedIterator(DALIGenericIterator):
         values = torch.cat(samples)
         size = (len(samples), int(lengths.max()))
         # Without check_invariants torch warns that it does not check.
-
         return torch.sparse_coo_tensor(torch.stack([rows, columns]).to(values.device), values, size, check_invariants=False)
