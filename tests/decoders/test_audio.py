@@ -408,7 +408,7 @@ def test_a_file_that_is_truncated_while_its_frames_are_counted(tmp_path: Path) -
     """It is damaged, not a shorter sound."""
     path = tmp_path / "sound.flac"
     file = bytearray(encode(np.random.default_rng(0).uniform(-1, 1, (1_500_000, 1)), "FLAC"))
-    # The number of samples, 36 bits of STREAMINFO: 0 is an unknown one, so all frames are decoded to count them.
+    # The number of samples, 36 bits of STREAMINFO: 0 means unknown, so all frames are decoded to count them.
     file[21] &= 0xF0
     file[22:26] = bytes(4)
     path.write_bytes(file)

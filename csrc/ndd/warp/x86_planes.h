@@ -157,7 +157,7 @@ NDD_AVX512 void linear_planes_wide(const PlaneShape& shape, const float* xs, con
     } else {
       x = _mm512_min_ps(_mm512_max_ps(x, zero), last_x);  // for NaN, max returns its second operand
       y = _mm512_min_ps(_mm512_max_ps(y, zero), last_y);
-      // The left neighbor is at most the last but one, so the right one exists; its weight is then 1.
+      // The left neighbor is at most the second-to-last pixel, so a right neighbor exists; its weight is then 1.
       const __m512i ix = _mm512_min_epi32(_mm512_cvttps_epi32(x), max_x), iy = _mm512_min_epi32(_mm512_cvttps_epi32(y), max_y);
       const __m512i wanted = _mm512_add_epi32(_mm512_mullo_epi32(iy, row), ix), offset = _mm512_min_epi32(wanted, max_offset);
       // Pixels whose four bytes would pass the end of the plane.
@@ -207,7 +207,7 @@ NDD_AVX2 void linear_planes(const PlaneShape& shape, const float* xs, const floa
     } else {
       x = _mm256_min_ps(_mm256_max_ps(x, zero), last_x);  // for NaN, max returns its second operand
       y = _mm256_min_ps(_mm256_max_ps(y, zero), last_y);
-      // The left neighbor is at most the last but one, so the right one exists; its weight is then 1.
+      // The left neighbor is at most the second-to-last pixel, so a right neighbor exists; its weight is then 1.
       const __m256i ix = _mm256_min_epi32(_mm256_cvttps_epi32(x), max_x), iy = _mm256_min_epi32(_mm256_cvttps_epi32(y), max_y);
       const __m256i wanted = _mm256_add_epi32(_mm256_mullo_epi32(iy, row), ix), offset = _mm256_min_epi32(wanted, max_offset);
       if (sizeof(T) == 1) others |= there & _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpgt_epi32(wanted, max_offset)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lookup_table: the default is an entry like the others, behind the last one, so a key outside of the table costs no branch.
+// lookup_table: the default is stored as an extra entry after the table, so a key outside the table costs no branch.
 #include <algorithm>
 #include <memory>
 #include <vector>

@@ -49,7 +49,7 @@ void resize_and_normalize(const Tensor& input, const MaybeTensor& input_shapes, 
   const Samples in(input, input_shapes), out(output, output_shapes);
   const ResizeArgs args(op, roi, window, min_filter, mag_filter, antialias, rule, axes, mirror);
   args.check(in.size(), in.ndim(), out.size(), out.ndim());
-  // Frames are resized and normalized one by one, so they stay in the caches.
+  // Frames are resized and normalized one at a time, so they stay in the caches.
   const bool framed = !output_layout.empty() && !layout.empty() && layout.front() == 'F' && output_layout.front() == 'F' && (axes & 1) == 0;
   if (!output_layout.empty()) check_slice_dims(in.ndim());
   const NormalizeArgs normalize(op, mean, std, layout.substr(framed), output_layout.substr(framed), in.ndim() - framed);

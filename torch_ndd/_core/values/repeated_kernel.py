@@ -31,7 +31,7 @@ class RepeatedKernel:
     def launch_again(
         self, key: Any, device: int, operands: Sequence[Operand], tensors: Sequence[torch.Tensor | None], sources: Sequence[str] = UNKNOWN
     ) -> Any:
-        """Return the output and its work; None if there is no plan, or it takes more than one call. The arguments are those of the native call."""
+        """Launch by the plan of a key. Return the output and its work; None if there is no plan, or one native call is not enough."""
         plan = self._plans.get(key)
         if plan is None or profiler._is_profiler_enabled:  # a profile shows the names of kernels, which a plan hides
             return None

@@ -262,7 +262,7 @@ def join_queue(reads: Sequence[tuple[Pending, int]], external: bool) -> LaunchQu
     A launch is made now if everything before it on its stream has been issued, and so have its inputs, and in these cases, which wait for that:
 
     - synchronous modes, and memory that the caller may overwrite after the call;
-    - the stream is the program's current one, so the program's own work on it would overtake queued launches; a CUDA graph is being captured;
+    - the stream is the program's current stream, so the program's own work on it would overtake queued launches; a CUDA graph is being captured;
     - an input waits for a Python function, which may itself wait for a launch on this stream.
     """
     index = torch.cuda.current_device()
@@ -413,7 +413,7 @@ _decode_streams: dict[int, torch.cuda.Stream] = {}
 def on_decode_stream(device: torch.device) -> Iterator[None]:
     """Make the decoders' stream torch's current stream on ``device`` within this block.
 
-    It is a separate one, so decoding ahead does not delay the work of the context. Raise RuntimeError while torch's is captured into a CUDA
+    It is a separate stream, so decoding ahead does not delay the work of the context. Raise RuntimeError while torch's is captured into a CUDA
     graph, which has no part for the CPU.
     """
     if torch.cuda.is_current_stream_capturing():
