@@ -49,6 +49,21 @@ def write_annotations(path: Path, jpegs: list[str]) -> str:
     return str(path)
 
 
+def write_cuts(path: Path, sounds: list[str]) -> str:
+    """Write a manifest of Lhotse with one cut of each sound file, the whole of it."""
+    import soundfile
+
+    with path.open("w") as file:
+        for k, sound in enumerate(sounds):
+            facts = soundfile.info(sound)
+            recording = {"id": f"recording {k}", "sources": [{"type": "file", "channels": [0], "source": sound}], "duration": facts.duration}
+            recording |= {"sampling_rate": facts.samplerate, "num_samples": facts.frames, "channel_ids": [0]}
+            spoken = {"id": f"text {k}", "start": 0.0, "duration": facts.duration, "text": "a sentence", "speaker": "anna"}
+            cut = {"id": f"cut {k}", "start": 0.0, "duration": facts.duration, "channel": 0, "supervisions": [spoken], "recording": recording}
+            file.write(json.dumps({**cut, "type": "MonoCut"}) + "\n")
+    return str(path)
+
+
 def write_arrays(folder: Path, jpegs: list[str]) -> list[str]:
     """Write the pixels of the photographs as NumPy files."""
     paths = []
@@ -83,6 +98,8 @@ def write_datasets(video: object) -> SimpleNamespace:
         recordio=str(write_recordio(folder / "images.rec", images)),
         recordio_index=str(folder / "images.idx"),
         robot=str(write_v3(folder / "robot")),
+        sound=found.sounds[0],
+        cuts=write_cuts(folder / "cuts.jsonl", found.sounds),
         caffe=write_lmdb(folder / "caffe", [datum(content, k % 2, encoded=True) for k, content in enumerate(jpegs)]),
         caffe2=write_lmdb(folder / "caffe2", [tensors(string(content), ints([k % 2])) for k, content in enumerate(jpegs)]),
     )

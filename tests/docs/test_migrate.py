@@ -2,15 +2,18 @@
 """The code in the last column of the migration tables runs as it is shown."""
 
 import ast
+import importlib
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 import torch_ndd as ndd
+from torch_ndd.readers._sample_source import SampleSource
 
 DOCS = Path(__file__).parents[2] / "docs"
 sys.path.insert(0, str(DOCS / "_ext"))
@@ -61,6 +64,14 @@ def test_code_of_the_table_runs(code: str) -> None:
         "batch": ndd.resize(images, size=[8, 8]),
     }
     space["loader"] = ndd.DataLoader(reader, space["augment"], batch_size=4)
+    data = space["data"]
+    space |= {"robot": data.robot, "cuts": data.cuts, "manifest": data.manifest, "archives": data.tars, "wav": data.sound}
+    space["robots"] = ndd.readers.LeRobot(path=data.robot)
+    space["frames"] = next(space["robots"].next_epoch(4))
+    space |= {"items": [(np.full(2, k, np.float32), k) for k in range(8)], "sounds": ndd.batch([torch.rand(16000), torch.rand(12000)])}
+    space["features"] = ndd.batch([torch.rand(60, 80), torch.rand(50, 80)])
+    if "jax" in code:
+        space["jax"] = importlib.import_module("jax")
     threads = ndd.get_num_threads()
     try:
         tree = ast.parse(code)
@@ -73,5 +84,7 @@ def test_code_of_the_table_runs(code: str) -> None:
                 value.evaluate()
             elif isinstance(value, ndd.DataLoader):
                 next(iter(value), None)
+            elif isinstance(value, SampleSource):
+                next(value.next_epoch(2))
     finally:
         ndd.set_num_threads(threads)
