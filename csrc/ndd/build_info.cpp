@@ -12,7 +12,7 @@
 
 namespace {
 
-const char* name_of(ndd::Isa isa) {
+const char* name_of([[maybe_unused]] ndd::Isa isa) {
 #if defined(__x86_64__)
   static const char* const names[] = {"SSE2, the x86-64 baseline", "AVX2", "AVX-512"};
   return names[static_cast<int>(isa)];

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import copy
 import io
+import itertools
 import pickle
 import traceback
 from typing import Any
@@ -12,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 import torch_ndd as ndd
 from torch_ndd import types
+from torch_ndd._core.values.indexing import resolve_slice
 
 NUMPY_TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bool"]
 
@@ -256,6 +258,13 @@ KEYS: list[Any] = [
     (np.int64(1), slice(None)),
     (slice(-100, 100), slice(3, None, -2)),
 ]
+
+
+@pytest.mark.parametrize("size", range(4))
+def test_slices_select_the_indices_that_python_selects(size: int) -> None:
+    bounds, steps = (None, *range(-5, 6)), (None, 1, 2, 3, -1, -2, -3)
+    for key in itertools.starmap(slice, itertools.product(bounds, bounds, steps)):
+        assert resolve_slice(key, size) == range(*key.indices(size)), key
 
 
 @pytest.mark.parametrize("key", KEYS, ids=str)

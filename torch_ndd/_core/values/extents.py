@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from .indexing import bounds, takes_all
+from .indexing import bounds, resolve_slice, takes_all
 
 # For each axis of the samples the extent that they share, or None.
 Fixed: TypeAlias = tuple[int | None, ...]
@@ -54,7 +54,7 @@ def _slice_extent(extent: int | None, key: slice) -> int | None:
     if extent is None or takes_all((key,)):
         return extent
     known = all(bound is None or isinstance(bound, int) for bound in bounds((key,)))
-    return len(range(*key.indices(extent))) if known else None
+    return len(resolve_slice(key, extent)) if known else None
 
 
 def shape_table(batch_size: int, shape: Sequence["int | torch.Tensor"]) -> torch.Tensor:

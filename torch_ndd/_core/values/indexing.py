@@ -127,15 +127,30 @@ def to_numbers(keys: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(slice(numbers(k.start), numbers(k.stop), numbers(k.step)) if isinstance(k, slice) else numbers(k) for k in keys)
 
 
+def resolve_slice(key: slice, size: int) -> range:
+    """Return the indices that a slice of numbers selects from ``size`` elements.
+
+    ``range(*key.indices(size))`` would, but Dynamo of torch 2.11 cannot trace it.
+    """
+    step = 1 if key.step is None else key.step
+    lowest, highest = (0, size) if step > 0 else (-1, size - 1)
+
+    def clamp(bound: int) -> int:
+        return max(bound + size, lowest) if bound < 0 else min(bound, highest)
+
+    first, last = (lowest, highest) if step > 0 else (highest, lowest)
+    return range(first if key.start is None else clamp(key.start), last if key.stop is None else clamp(key.stop), step)
+
+
 def window(shape: Iterable[int], keys: tuple[Any, ...]) -> Window:
     """Return the part that :func:`plain_keys` select from an array of this shape. Raise IndexError for an index out of range."""
     result = Window([], [], [])
     for axis, (size, key) in enumerate(zip(shape, keys, strict=True)):
         if isinstance(key, slice):
-            start, stop, step = key.indices(size)
-            extent = len(range(start, stop, step))
-            result.starts.append(start if extent else 0)
-            result.steps.append(step)
+            indices = resolve_slice(key, size)
+            extent = len(indices)
+            result.starts.append(indices.start if extent else 0)
+            result.steps.append(indices.step)
             result.extents.append(extent)
         else:
             # Negative numbers count from the end.
