@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Limits on reads from URLs, whatever the server does."""
 
+import importlib.util
 import io
 import time
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -64,16 +66,33 @@ def test_every_answer_ends(answer: str) -> None:
     assert time.monotonic() - begin < 7  # before the server stops
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("answer", ["an endless body", "a byte now and then", "silence", "compressed"])
-@pytest.mark.parametrize("way", WAYS)
-def test_every_way_ends(way: str, answer: str) -> None:
-    if way in PACKAGES:
-        pytest.importorskip(PACKAGES[way])
+def assert_way_ends(way: str, answer: str) -> None:
     begin = time.monotonic()
     with answering(ANSWERS[answer]) as url, pytest.raises(RuntimeError, match=rf"{url}/[xi]?.*({REASONS[answer]}|does not report its size)"):
         WAYS[way](url)
     assert time.monotonic() - begin < 7
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("answer", ["an endless body", "compressed"])
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_ends(way: str, answer: str) -> None:
+    if way in PACKAGES:
+        pytest.importorskip(PACKAGES[way])
+    assert_way_ends(way, answer)
+
+
+@pytest.mark.parametrize("answer", ["a byte now and then", "silence"])
+def test_every_way_ends_when_nothing_arrives(answer: str) -> None:
+    """All ways wait for their limit at the same time: one after the other they waited for 20 s."""
+    ways = [way for way in WAYS if way not in PACKAGES or importlib.util.find_spec(PACKAGES[way])]
+    for way in ways:
+        if way in PACKAGES:
+            importlib.import_module(PACKAGES[way])  # which takes seconds, and is no part of the way's time
+    with ThreadPoolExecutor(len(ways)) as pool:
+        ends = {way: pool.submit(assert_way_ends, way, answer) for way in ways}
+    for way, end in ends.items():
+        assert end.exception() is None, way
 
 
 def test_a_sample_that_reaches_a_limit_is_a_bad_one(server: str, tmp_path: Path) -> None:
