@@ -4,7 +4,10 @@
 import io
 import math
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +27,21 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     for k in range(3):
         (folder / f"{k}.jpg").write_bytes(file.getvalue()[: 700 if k == 1 else None])
     return [str(folder / f"{k}.jpg") for k in range(3)]
+
+
+def test_a_package_behind_a_symbolic_link(tmp_path: Path, paths: list[str]) -> None:
+    """As where the home folder or the environment is a link, or a build system lays out links."""
+    (tmp_path / "torch_ndd").symlink_to(Path(ndd.__file__).parent)
+    program = tmp_path / "program.py"
+    lines = [
+        "import sys; sys.meta_path[:] = [finder for finder in sys.meta_path if isinstance(finder, type)]  # without that of an editable install",
+        "import torch_ndd as ndd; assert not ndd.__file__.startswith(sys.argv[1])",
+        "ndd.decoders.image(sys.argv[2]).evaluate()",
+    ]
+    program.write_text("\n".join(lines))
+    checkout = str(Path(ndd.__file__).parents[1])
+    result = subprocess.run([sys.executable, program, checkout, paths[1]], capture_output=True, text=True, timeout=120)
+    assert f"called at {program}:3: ndd.decoders.image" in result.stderr
 
 
 def decode(jpegs: Any) -> Any:

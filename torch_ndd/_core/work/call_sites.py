@@ -10,7 +10,8 @@ import types
 from pathlib import Path
 
 _LEVELS = 12  # frames of the program's stack in an error
-_PACKAGE = str(Path(__file__).resolve().parents[2]) + os.sep
+# As Python found the package, which may be behind a symbolic link: so is what code objects say.
+_PACKAGE = str(Path(__file__).absolute().parents[2]) + os.sep
 
 # Frames, innermost first: their code, and the instruction at which they were. The line is found when it is needed: at each call, that would take
 # as long as the rest of caller().
