@@ -33,8 +33,8 @@ class NemoAsr(SpeechReader):
     """Read the audio files named in NeMo manifests, decoded, with their transcripts.
 
     A manifest has one JSON object per entry: ``audio_filepath`` (a URL or a path, relative to the manifest or the current folder) and, all optional,
-    ``text``, and ``duration`` and ``offset`` in seconds, which select the part of the file to read. Anything else is skipped, with a warning that says
-    how many and where the first is.
+    ``text``, and ``duration`` and ``offset`` in seconds, which select the part of the file to read. Anything else is skipped, with a warning that
+    says how many and where the first is.
 
     With ``tar_paths`` the files are in tar archives. An entry belongs to the file with the same name without folder and extension, in the archive
     with its ``shard_id`` if it has one; files without an entry are left out, and an entry without a file is a sample that cannot be read
