@@ -2,7 +2,7 @@
 """Any map-style ``torch.utils.data.Dataset`` as a reader."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -16,8 +16,9 @@ from ..._core.process.weak import WeakCall
 from ..._core.process.workers import Workers
 from ..._core.work.diagnosis import is_loading
 from ..._core.work.sources import Sources
+from .._may_be_empty import MayBeEmpty
 from .._options import LoaderOptions
-from .._order import Order, Position
+from .._order import Order
 from .._sample_source import Collated
 from .._threads import READING_THREADS, ThreadedReader
 from ._activity import Activity
@@ -26,7 +27,7 @@ from ._requests import ItemRequest, Pace, PaceOfProcesses, check_items, choose_s
 from ._worker_processes import Context, Processes, check_context
 
 
-class Dataset(ThreadedReader):
+class Dataset(MayBeEmpty, ThreadedReader):
     """Read a map-style data set: any object with ``__getitem__`` and ``__len__``.
 
     Its items become what torch's ``default_collate`` makes of them, with Batches in place of tensors: tensors and arrays a Batch, which may be
@@ -117,23 +118,6 @@ class Dataset(ThreadedReader):
     @override
     def scan(self) -> int:
         return len(self._dataset if self._sampler is None else self._sampler)
-
-    @override
-    def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
-        # As torch's DataLoader, which yields nothing from an empty data set, such as a part of a split of a few items. A state in the middle of an
-        # epoch belongs to another data set, which is an error.
-        if self.scan() or (self._resumed and (self._state.position.offset or self._state.history)):
-            return super().begin_pass(batch_size)
-        with self._lock:
-            passes, offset = self._state.position  # an epoch that was left early has ended
-            ended = self._state.moved_to(Position(passes + bool(offset) + 1))
-            self._order, self._state = None, ended._replace(epochs=ended.epochs + 1, size=None)
-            self._resumed, self._loop = False, object()
-        return iter(())
-
-    @override
-    def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:
-        return super().count_batches(batch_size, drop_last) if self.scan() else 0
 
     @override
     def list_costs(self, column: str) -> np.ndarray:
