@@ -13,7 +13,7 @@ from typing_extensions import Unpack, override
 
 from ..._core.context.device import DeviceLike
 from ..._core.process.weak import WeakCall
-from ..._core.process.workers import Workers
+from ..._core.process.workers import Workers, is_here
 from ..._core.work.diagnosis import is_loading
 from ..._core.work.sources import Sources
 from .._may_be_empty import MayBeEmpty
@@ -181,14 +181,12 @@ class Dataset(MayBeEmpty, ThreadedReader):
 
     def _pool(self) -> Workers:
         if self._lender is not None:
-            # For `finish`, which compares it with the process that it runs in.
-            self._process = os.getpid()
             return self._lender._pool()
-        if self._executor is None or self._process != os.getpid():
+        if not is_here(self._executor):
             count = (READING_THREADS if self._context is None else os.cpu_count() or 1) if self._workers is None else max(1, self._workers)
             self._processes = None
             self._activity = Activity()  # a forked child has none of the threads that were active
-            self._executor, self._process = Workers(count, self._op, self), os.getpid()
+            self._executor = Workers(count, self._op, self)
         if self._context is not None and self._processes is None:  # also where Ctrl-C has interrupted their start
             try:
                 self._processes = Processes(self._context, self._executor.max_workers, self._dataset, self._collate is not None, self)
@@ -283,7 +281,7 @@ class Dataset(MayBeEmpty, ThreadedReader):
 
     def _is_forked(self) -> bool:
         """Whether requests belong to threads of the parent process, which this one does not have."""
-        return not self._reads_inline() and self._process != os.getpid()
+        return not self._reads_inline() and not is_here((self._lender or self)._executor)
 
     def _first(self, outputs: Any) -> Any:
         return first_sample(outputs)
