@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Any map-style ``torch.utils.data.Dataset`` as a reader."""
 
+import itertools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
@@ -142,6 +143,8 @@ class Dataset(MayBeEmpty, ThreadedReader):
     def _indices(self, epoch: int) -> np.ndarray:
         """Return the indices that the sampler yields in an epoch."""
         sampler: Any = self._sampler
+        size = self._size  # counted from len(sampler), and positions rely on it
+        assert size is not None
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)
         generator = getattr(sampler, "generator", None)
@@ -151,17 +154,21 @@ class Dataset(MayBeEmpty, ThreadedReader):
             first = self._state.seeds[0] if generator is None else generator.initial_seed()
             sampler.generator = torch.Generator().manual_seed((first + 1_000_003 * epoch) % 2**63)
         try:
-            found = list(sampler)
+            # One index more than there should be shows that there are others, of which an endless sampler has enough to fill the memory.
+            found = list(itertools.islice(sampler, size + 1))
         finally:
             if seeded:
                 sampler.generator = generator
-        # The size was counted from len(sampler), and positions rely on it.
-        if len(found) != self._size:
-            raise RuntimeError(f"{self._op}: the sampler yields {len(found)} indices, but its length is {self._size}")
+        if len(found) != size:
+            count = f"more than {size}" if len(found) > size else len(found)
+            raise RuntimeError(f"{self._op}: the sampler yields {count} indices, but its length is {size}")
         if not all(hasattr(index, "__index__") for index in found):
             wrong = next(index for index in found if not hasattr(index, "__index__"))
             raise TypeError(f"{self._op}: the sampler must yield integers, got {wrong!r}; in place of a batch sampler give batch_size")
-        return np.asarray(found, np.int64)
+        try:
+            return np.asarray(found, np.int64)
+        except OverflowError:
+            raise IndexError(f"{self._op}: the sampler yields an index that does not fit into 64 bits") from None
 
     def _source(self, sample: int) -> str:
         files = getattr(self._dataset, "samples", None)  # of torchvision's DatasetFolder
