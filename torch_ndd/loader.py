@@ -22,7 +22,7 @@ from ._core.context.rng import RNG, get_default_rng, has_chosen_seed, using_rng
 from ._core.context.states import anything, check_state, equal, keys, whole
 from ._core.native import MAX_SAMPLES
 from ._core.process.fork_locks import new_lock, new_reentrant_lock
-from ._core.process.workers import Workers
+from ._core.process.workers import Workers, is_here
 from ._core.suggestions import accepts
 from ._core.values.html import image, table
 from ._core.work.diagnosis import Span, Stats, Stopwatch
@@ -224,7 +224,6 @@ class DataLoader:
         self._watch = Stopwatch()
         # fn runs on a thread of its own: with cold caches its calls take 2 ms for 64 images, 6 % of a 30 ms step of the model.
         self._executor: Workers | None = None
-        self._process = 0
         # Held by a thread while it prepares a batch. Reentrant, because such a lock knows whether this thread holds it.
         self._preparing = new_reentrant_lock()
         self._balance = HandOver()
@@ -257,7 +256,7 @@ class DataLoader:
         return self.reader.parse_state(state)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_loop": None, "_executor": None, "_process": 0, "_preparing": None, "_balance": HandOver()}
+        return {**self.__dict__, "_loop": None, "_executor": None, "_preparing": None, "_balance": HandOver()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _preparing=new_reentrant_lock())
@@ -274,8 +273,8 @@ class DataLoader:
             self._watch.end_loop()
 
     def _thread(self) -> Workers:
-        if self._executor is None or self._process != os.getpid():
-            self._executor, self._process = Workers(1, "torch_ndd.DataLoader", self), os.getpid()
+        if not is_here(self._executor):
+            self._executor = Workers(1, "torch_ndd.DataLoader", self)
         return self._executor
 
     def _prepare_for(self, loop: "weakref.ref[_Loop]", prepare: Callable[[], "_Prepared | None"]) -> "_Prepared | None":

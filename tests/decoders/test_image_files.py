@@ -5,6 +5,7 @@ import io
 import re
 import struct
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,14 @@ def test_peek_behind_metadata_says_how_many_bytes_it_needs() -> None:
         needed = int(str(caught.value).split("pass more than ")[1].split()[0])
         assert length <= needed < 262_200
     assert ndd.peek_image_shape(np.frombuffer(long[:262_800], np.uint8)).torch().tolist() == [HEIGHT, WIDTH, 3]
+
+
+@pytest.mark.parametrize(("codec", "length"), [("JPEG", 2), ("JPEG", 5), ("JPEG2000", 50)])
+def test_peek_says_that_a_file_may_be_cut_short(tmp_path: Path, codec: str, length: int) -> None:
+    path = tmp_path / "cut"
+    path.write_bytes(pillow(RGB, codec)[:length])
+    with pytest.raises(RuntimeError, match=rf"sample 0 \({path}\): .* after these {length} bytes .*, or a whole file if this one is cut short"):
+        ndd.peek_image_shape([path])
 
 
 def test_peek_of_a_webp_needs_its_exif_data() -> None:

@@ -150,15 +150,23 @@ def test_reading_waits_for_the_launch(gate: Any) -> None:
     opening.join()
 
 
-def test_error_has_the_line_of_its_call_and_passes_on() -> None:
-    images = ndd.decoders.image(read_damaged_files(), device="gpu")  # the line of the error
-    flipped = ndd.flip(images, horizontal=1)
-    resized = ndd.resize(flipped, size=[8, 8])
-    later = ndd.flip(decode_images(), horizontal=1)
-    for value in (resized, flipped, images):
-        with pytest.raises(RuntimeError, match=r"(?s)sample 2.*# the line of the error"):
-            value.torch()
-    assert later.torch().shape == (SAMPLES, HEIGHT, WIDTH, 3)  # what follows on the stream is not affected
+@pytest.mark.parametrize("has_failed", [False, True])
+def test_error_has_the_line_of_its_call_and_passes_on(gate: Any, has_failed: bool) -> None:
+    for _ in range(6):  # from the fourth on by plans
+        gate(True)
+        images = ndd.decoders.image(read_damaged_files(), device="gpu")  # the line of the error
+        if has_failed:
+            gate(False)
+            assert not get_work(images).wait_for_success()
+        flipped = ndd.flip(images, horizontal=1)
+        resized = ndd.resize(flipped, size=[8, 8])
+        brighter = flipped + 1
+        later = ndd.flip(decode_images(), horizontal=1)
+        gate(False)
+        for value in (brighter, resized, flipped, images):
+            with pytest.raises(RuntimeError, match=r"(?s)sample 2.*# the line of the error"):
+                value.torch()
+        assert later.torch().shape == (SAMPLES, HEIGHT, WIDTH, 3)  # what follows on the stream is not affected
 
 
 @pytest.mark.parametrize("mode", [ndd.EvalMode.sync_cpu, ndd.EvalMode.sync_full])

@@ -4,6 +4,7 @@
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -166,6 +167,28 @@ def test_data_sets_may_be_empty_in_some_epochs() -> None:
         epochs.append([k for numbers, *_ in loader for k in numbers.tolist()])
         assert loader.state_dict()["reader"]["epoch"] == len(epochs)
     assert epochs == [[], [0, 1, 2], [], [0, 1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize(("make", "second"), [(lambda parts: dict(zip("ab", parts, strict=True)), "b"), (tuple, 1)])
+def test_empty_data_sets_in_step_yield_nothing(make: Any, second: Any) -> None:
+    data = Growing(), Growing()
+    loader = ndd.DataLoader(make(data), batch_size=2)
+    epochs, lengths = [], []
+    for size in (0, 3, 0):
+        for part in data:
+            part.size = size
+        lengths.append(len(loader))
+        epochs.append([batch[second][0].tolist() for batch in loader])
+        assert loader.state_dict()["reader"]["epoch"] == len(epochs)
+    assert (lengths, epochs) == ([0, 2, 0], [[], [[0, 1], [2]], []])
+
+
+def test_one_empty_data_set_in_step_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match=r"all must have the same number of samples, got \{'a': 2, 'b': 0\}"):
+        list(ndd.DataLoader({"a": [1, 2], "b": []}, batch_size=2))
+    # A folder without files is a mistake, also next to an empty data set.
+    with pytest.raises(RuntimeError, match=r"[Nn]o files|no samples"):
+        list(ndd.DataLoader({"a": [], "b": ndd.readers.File(file_root=tmp_path)}, batch_size=2))
 
 
 def test_empty_data_set_does_not_take_the_state_of_another_one() -> None:

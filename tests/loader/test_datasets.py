@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``ndd.DataLoader`` over data sets of torch, several readers in step, iterables and ``ExternalSource``."""
 
+import itertools
 import json
 import os
 import re
@@ -245,6 +246,32 @@ def test_arrays_are_no_defaults(option: dict[str, Any]) -> None:
     for source in (ndd.ExternalSource(lambda: np.zeros(3)), ndd.readers.File(files=[__file__])):
         with pytest.raises(TypeError, match=f"DataLoader: {name}"):
             ndd.DataLoader(source, batch_size=2, **option)
+
+
+class Yields(torch.utils.data.Sampler[int]):
+    """Says that it has two indices, and yields those of an iterator."""
+
+    def __init__(self, indices: Iterator[int]) -> None:
+        self.indices = indices
+
+    def __len__(self) -> int:
+        return 2
+
+    def __iter__(self) -> Iterator[int]:
+        return self.indices
+
+
+@pytest.mark.parametrize(
+    ("indices", "error"),
+    [
+        (itertools.repeat(0), (RuntimeError, "the sampler yields more than 2 indices, but its length is 2")),
+        (iter([0]), (RuntimeError, "the sampler yields 1 indices, but its length is 2")),
+        (iter([0, 2**70]), (IndexError, "the sampler yields an index that does not fit into 64 bits")),
+    ],
+)
+def test_samplers_that_yield_something_else_are_refused(indices: Iterator[int], error: tuple[type[Exception], str]) -> None:
+    with pytest.raises(error[0], match=error[1]):
+        list(ndd.DataLoader(Squares(6), batch_size=2, sampler=Yields(indices)))
 
 
 def test_samplers_choose_the_samples() -> None:

@@ -175,6 +175,12 @@ def files_of(kind: str) -> ndd.readers.File:
         (lambda: next(Mix({"a": [{"source": 1}]}).next_epoch(1)), ValueError, "output 'source' has the name"),
         (lambda: next(Mix({"a": [torch.zeros(1)], "b": [torch.zeros(1, 1)]}).next_epoch(1)), ValueError, "float32 with 2 dimensions"),
         (lambda: next(Mix({"a": ndd.Source([1, 2], lambda x: x.torch()[:1])}).next_epoch(2)), ValueError, "output 0 has 1 samples for 2"),
+        (
+            lambda: next(Mix({"a": ndd.Source([1, 2], lambda x: None)}).next_epoch(2)),
+            TypeError,
+            "source 'a': output 0 must have a value .* got NoneType",
+        ),
+        (lambda: next(Mix({"a": ndd.Source([1, 2], iter)}).next_epoch(2)), TypeError, "source 'a': output 0 must have a value for each sample"),
     ],
 )
 def test_bad_arguments(make: Callable[[], Any], kind: type[Exception], message: str) -> None:

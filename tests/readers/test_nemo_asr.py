@@ -101,7 +101,7 @@ NO_NUMBERS = [f'"{name}": {value}' for name in ("duration", "offset") for value 
 )
 def test_parts_that_are_not_entries(folder: Path, entry: str) -> None:
     good = {"audio_filepath": "ramp.wav"}
-    with pytest.warns(UserWarning, match=r"readers\.NemoAsr: 1 parts of .*manifest\.json were skipped"):
+    with pytest.warns(UserWarning, match=r"readers\.NemoAsr: 1 parts of .*manifest\.json were skipped, the first on line 2:"):
         assert len(sounds(manifest(folder, good, entry, good))) == 2
 
 

@@ -130,19 +130,9 @@ class _Windowed(Batches):
     defaults: ClassVar[Mapping[str, Any]] = {"window": 4096, "order": "similar", "max_samples": None, "too_long": "raise", "seed": 0}
     _fit: str = "padded"
 
-    def __init__(
-        self,
-        budget: float | Sequence[float],
-        cost: Cost = None,
-        *,
-        window: int = 4096,
-        order: UnitOrder = "similar",
-        max_samples: int | None = None,
-        too_long: TooLong = "raise",
-        end: End = "share",
-        seed: int = 0,
+    def _set_up_windows(
+        self, budget: float | Sequence[float], window: int, order: UnitOrder, max_samples: int | None, too_long: TooLong, seed: int
     ) -> None:
-        super().__init__(cost, end)
         self.budget = _check_budget(self._op, budget)
         self.budgets = np.atleast_1d(np.asarray(self.budget, np.float64))
         self.window = whole(1, MAX_WINDOW)(window, f"{self._op}: window")
@@ -211,7 +201,8 @@ class Packed(_Windowed):
         end: End = "share",
         seed: int = 0,
     ) -> None:
-        super().__init__(budget, cost, window=window, order=order, max_samples=max_samples, too_long=too_long, end=end, seed=seed)
+        super().__init__(cost, end)
+        self._set_up_windows(budget, window, order, max_samples, too_long, seed)
         check_choice(self._op, "fit", fit, get_args(Fit), ValueError)
         self.fit = self._fit = fit
 
@@ -252,8 +243,9 @@ class Bucketed(_Windowed):
         too_long: TooLong = "raise",
         end: End = "share",
         seed: int = 0,
-    ) -> None:  # of its own, because Python names the class of the constructor where an argument is wrong
-        super().__init__(budget, cost, window=window, order=order, max_samples=max_samples, too_long=too_long, end=end, seed=seed)
+    ) -> None:
+        super().__init__(cost, end)
+        self._set_up_windows(budget, window, order, max_samples, too_long, seed)
 
 
 class Balanced(Batches):

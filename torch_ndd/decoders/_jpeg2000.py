@@ -75,7 +75,8 @@ def _header_of(encoded: np.ndarray, complete: bool) -> Jpeg2000Header:
     except TooShortError as error:
         if complete:
             raise RuntimeError(f"the file is damaged ({error})") from None
-        raise RuntimeError(f"the size lies after these {encoded.size} bytes of a JPEG 2000; pass {error.needed} bytes or more") from None
+        advice = f"pass {error.needed} bytes or more, or a whole file if this one is cut short"
+        raise RuntimeError(f"the size lies after these {encoded.size} bytes of a JPEG 2000; {advice}") from None
     except ValueError as error:
         raise RuntimeError(f"the file is damaged ({error})") from None
     return header

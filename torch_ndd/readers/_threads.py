@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from .._core.process.fork_locks import new_lock
-from .._core.process.workers import Workers
+from .._core.process.workers import Workers, is_here
 from .._core.values.batch import Batch, empty_packed, new_batch
 from .._core.values.extents import find_lasting_extents
 from .._core.values.foreign import stack_arrays, stack_tensors
@@ -37,8 +37,6 @@ class ThreadedReader(Reader):
     _layouts: ClassVar[Sequence[str | None]] = ()
     """Layouts of the outputs; missing ones have none."""
     _executor: Workers | None = None
-    # Id of the process that started the executor.
-    _process = 0
     _max_threads: int | None = None
     _remote = False
     """Whether samples come from URLs; known after :meth:`scan`."""
@@ -48,9 +46,9 @@ class ThreadedReader(Reader):
         raise NotImplementedError
 
     def _pool(self) -> Workers:
-        if self._executor is None or self._process != os.getpid():  # a forked child has no threads
+        if not is_here(self._executor):
             threads = _WAITING_THREADS if self._remote else READING_THREADS
-            self._executor, self._process = Workers(min(threads, self._max_threads or threads), self._op, self), os.getpid()
+            self._executor = Workers(min(threads, self._max_threads or threads), self._op, self)
         return self._executor
 
     def start(self, samples: np.ndarray) -> list[Future[Sequence[Array]]]:
@@ -60,7 +58,7 @@ class ThreadedReader(Reader):
 
     def finish(self, request: list[Future[Sequence[Array]]], samples: np.ndarray) -> tuple[Batch, ...]:
         # The futures of a parent process are never fulfilled in a forked child.
-        if self._process != os.getpid():
+        if not is_here(self._executor):
             request = self.start(samples)
         return self._join_samples([future.result for future in request], samples)
 

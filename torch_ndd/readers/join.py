@@ -11,7 +11,7 @@ import torch
 from typing_extensions import Unpack, override
 
 from .._core.context.device import DeviceLike
-from .._core.process.workers import Workers
+from .._core.process.workers import Workers, is_here
 from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, new_batch, ragged_batch
 from .._core.work.bad_samples import LeftOut, UnreadableSamples
@@ -87,7 +87,6 @@ class Join(Reader):
         self._table: KeyTable | None = None
         self._template: Any = None  # outputs of right, for batches without any
         self._executor: Workers | None = None
-        self._process = 0
         self._waits = Waits(("left", "right"))
 
     @override
@@ -122,8 +121,8 @@ class Join(Reader):
     def start(self, samples: np.ndarray) -> "Future[dict[str, Any]] | Any":
         if not self._reads_ahead:
             return self._left.start(samples)
-        if self._executor is None or self._process != os.getpid():
-            self._executor, self._process = Workers(_THREADS, self._op, self), os.getpid()
+        if not is_here(self._executor):
+            self._executor = Workers(_THREADS, self._op, self)
         # The left request starts here, in the order of the batches; the thread waits for it and then reads the right part.
         return self._executor.submit(self._read, self._left.start(samples), samples)
 
@@ -131,7 +130,7 @@ class Join(Reader):
     def finish(self, request: Any, samples: np.ndarray) -> dict[str, Any]:
         if not self._reads_ahead:
             return self._read(request, samples)
-        if self._process != os.getpid():
+        if not is_here(self._executor):
             request = self.start(samples)
         return request.result()
 
@@ -189,7 +188,7 @@ class Join(Reader):
         return describe_slowest(("left", "right"), (self._left.reader, self._right.reader), self._waits.seconds)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_executor": None, "_process": 0}
+        return {**super().__getstate__(), "_executor": None}
 
 
 def _spread(column: Any, found: np.ndarray, size: int, name: str) -> Any:

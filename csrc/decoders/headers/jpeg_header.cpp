@@ -99,7 +99,9 @@ FileHeader read_jpeg_header(const EncodedImage& file, bool complete) {
     if (code + 3 > file.size) {
       // The beginning of a file suffices once the size is known.
       if (framed && !complete) break;
-      if (!complete) fail("the size lies after these ", file.size, " bytes of the JPEG's header; pass more than ", std::max(at, file.size), " bytes");
+      if (!complete)
+        fail("the size lies after these ", file.size, " bytes of the JPEG's header; pass more than ", std::max(at, file.size),
+             " bytes, or a whole file if this one is cut short");
       reject_header("it ends in its header");
     }
     const int marker = file.data[code];

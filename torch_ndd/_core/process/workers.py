@@ -15,6 +15,8 @@ from queue import Empty, SimpleQueue
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
+from typing_extensions import TypeIs
+
 from .. import native
 from .fork_locks import new_lock
 from .weak import WeakValues
@@ -264,6 +266,11 @@ class Workers(Executor):
 
 
 _all: WeakValues[Workers] = WeakValues()  # by id
+
+
+def is_here(pool: Workers | None) -> TypeIs[Workers]:
+    """Return whether there is a pool whose threads belong to this process: a forked child has none of its parent's."""
+    return pool is not None and pool._process == os.getpid()
 
 
 def _end_of_program() -> None:

@@ -77,7 +77,7 @@ class StreamWork(Pending):
         return True
 
     def find_unissued(self) -> "QueuedWork | None":
-        """Make the current torch stream wait for the work; if CPU threads have not issued it yet, return it instead."""
+        """Make the current torch stream wait for the work; if CPU threads have not issued it, or could not, return it instead."""
         self.wait()
         return None
 
@@ -165,7 +165,8 @@ class QueuedWork(StreamWork):
 
     def find_unissued(self) -> "QueuedWork | None":
         """See :meth:`StreamWork.find_unissued`."""
-        if self.host.has_ended():
+        # Work that has failed stays an input: its error belongs to the results, whether it came before or after the call that reads it.
+        if self.host.done():
             self.wait()
             return None
         return self

@@ -3,7 +3,6 @@
 
 import contextlib
 import copy
-import os
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -16,7 +15,7 @@ from ..._core.context.context import EvalContext
 from ..._core.context.device import gpu_count
 from ..._core.context.states import check_state, keys, whole
 from ..._core.process import workers
-from ..._core.process.workers import Workers
+from ..._core.process.workers import Workers, is_here
 from ..._core.values.batch import Batch
 from ..._core.work.call_sites import fixed
 from .._graph.errors import find_origin, wrap_error
@@ -103,7 +102,6 @@ class Executor:
         uses_gpu = gpu_count() and any(operation.device != "cpu" for operation in operations)
         self._context = EvalContext(num_threads=settings.num_threads, device_id=settings.device_id if uses_gpu else None)
         self._workers: Workers | None = None
-        self._process = 0  # that started the thread
         self._queue: deque[_Issued] = deque()
         self._number = self._iteration = self._epoch = 0
         self._begun = False  # the queue was filled
@@ -142,7 +140,7 @@ class Executor:
     def _check_usable(self) -> None:
         if self._failure is not None:
             raise _copy_without_traceback(self._failure)
-        if self._workers is not None and self._process != os.getpid():  # the thread exists in the parent only: a wait would never end
+        if self._workers is not None and not is_here(self._workers):  # the thread exists in the parent only: a wait would never end
             raise RuntimeError("Pipeline: it was started in the parent of this process; create a pipeline here, after the fork")
 
     def _issue_next(self, iter_setup: Callable[[], None] | None) -> None:
@@ -176,7 +174,7 @@ class Executor:
         self._iteration += 1
         # The thread starts with the first iteration: a process that forks before it may still run the pipeline in the child.
         if self._workers is None:
-            self._workers, self._process = Workers(1, "torch_ndd.dali pipeline", self, partial(_enter, self._context)), os.getpid()
+            self._workers = Workers(1, "torch_ndd.dali pipeline", self, partial(_enter, self._context))
         # From here on the user's thread is free; operators are called on the executor's thread.
         issued.outputs = self._workers.submit(self._issue, step, values, issued.states)
         self._queue.append(issued)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from ..._core import native
-from ..._core.process.workers import Workers, call_when_freed
+from ..._core.process.workers import Workers, call_when_freed, is_here
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._body import Body, fill
 from ...io._urls import Download, Range, current_download, fetch, is_url, merge_ranges, reason_of
@@ -39,7 +39,6 @@ class RemoteRanges(Ranges):
     """Byte ranges read through fsspec."""
 
     _executor: Workers | None = None
-    _process = 0
 
     def start(self, numbers: np.ndarray) -> "RemoteRequest":  # type: ignore[override]
         """Start fetching some ranges: numbers (samples,), or (components, samples) for several batches. A negative number is an empty sample."""
@@ -51,8 +50,8 @@ class RemoteRanges(Ranges):
 
     def fetch(self, numbers: np.ndarray) -> "Future[list[bytes | Body | Exception]]":
         """Fetch some ranges on a thread; return the bytes of each or the error."""
-        if self._executor is None or self._process != os.getpid():
-            self._executor, self._process = Workers(_THREADS, "torch_ndd fsspec", self), os.getpid()
+        if not is_here(self._executor):
+            self._executor = Workers(_THREADS, "torch_ndd fsspec", self)
         return self._executor.submit(self._fetch, numbers.ravel())
 
     def _fetch(self, numbers: np.ndarray) -> list[bytes | Body | Exception]:

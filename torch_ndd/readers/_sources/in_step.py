@@ -6,10 +6,12 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from ..._core.work.bad_samples import UnreadableSamples
 from ..._core.work.sources import Sources
 from .._base import Reader
+from .._may_be_empty import MayBeEmpty
 from .._sample_source import Collated, unwrap
 from .._shared_steps import SharedSteps
 from .._summary import brief
@@ -31,7 +33,7 @@ _SAME = {
 }
 
 
-class InStep(Reader):
+class InStep(MayBeEmpty):
     """Read sample k of several readers at the same time: a dict or a tuple of their outputs.
 
     A reader with one output stands for that output, not a 1-tuple, others for their tuple or dict. The order, the shards and the state are those of
@@ -81,6 +83,10 @@ class InStep(Reader):
         if len(set(sizes.values())) > 1:
             raise RuntimeError(f"{self._op}: all must have the same number of samples, got {sizes}")
         return next(iter(sizes.values()))
+
+    @override
+    def _is_empty(self) -> bool:
+        return all(isinstance(reader, MayBeEmpty) and reader._is_empty() for reader in self._parts.values())
 
     def list_costs(self, column: str) -> np.ndarray:
         for reader in self._parts.values():

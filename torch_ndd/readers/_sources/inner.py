@@ -185,7 +185,11 @@ class InnerSource:
         # A function that changes the number of samples would assign later ones to wrong rows.
         for key in found if isinstance(found, dict) else range(len(found)):
             column = found[key]
-            count = column.batch_size if isinstance(column, Batch) else count_of(column)
+            try:
+                count = column.batch_size if isinstance(column, Batch) else count_of(column)
+            except TypeError:  # of len(): of a function without a return statement, for example
+                kind = type(column).__name__
+                raise TypeError(f"{self._op}: {self.what}: output {key!r} must have a value for each sample, got {kind}") from None
             if count != samples:
                 raise ValueError(f"{self._op}: {self.what}: output {key!r} has {count} samples for {samples}")
         return found

@@ -13,7 +13,7 @@ from typing_extensions import Unpack, override
 from ..._core.context.device import DeviceLike
 from ..._core.optional import import_optional
 from ..._core.process.limits import check_sample
-from ..._core.process.workers import Workers
+from ..._core.process.workers import Workers, is_here
 from ..._core.values.batch import Batch, new_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from .._base import Reader
@@ -140,7 +140,6 @@ class COCO(Reader):
         self.index: CocoIndex | None = None
         self._ranges: Ranges | None = None
         self._painter: Workers | None = None
-        self._process = 0
 
     @override
     def scan(self) -> int:
@@ -191,9 +190,9 @@ class COCO(Reader):
         assert self._ranges is not None
         masks = []
         if self._wanted.pixelwise:
-            if self._painter is None or self._process != os.getpid():
+            if not is_here(self._painter):
                 # Painting holds the GIL most of the time, so more threads would not help.
-                self._painter, self._process = Workers(1, self._op, self), os.getpid()
+                self._painter = Workers(1, self._op, self)
             assert self.index is not None
             masks = [self._painter.submit(self._paint, self.index, sample, self._max_sample_bytes) for sample in samples.tolist()]
         return _Request(self._ranges.start(samples), masks, os.getpid())

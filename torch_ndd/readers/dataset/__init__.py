@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Any map-style ``torch.utils.data.Dataset`` as a reader."""
 
+import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any
@@ -13,11 +14,12 @@ from typing_extensions import Unpack, override
 
 from ..._core.context.device import DeviceLike
 from ..._core.process.weak import WeakCall
-from ..._core.process.workers import Workers
+from ..._core.process.workers import Workers, is_here
 from ..._core.work.diagnosis import is_loading
 from ..._core.work.sources import Sources
+from .._may_be_empty import MayBeEmpty
 from .._options import LoaderOptions
-from .._order import Order, Position
+from .._order import Order
 from .._sample_source import Collated
 from .._threads import READING_THREADS, ThreadedReader
 from ._activity import Activity
@@ -26,7 +28,7 @@ from ._requests import ItemRequest, Pace, PaceOfProcesses, check_items, choose_s
 from ._worker_processes import Context, Processes, check_context
 
 
-class Dataset(ThreadedReader):
+class Dataset(MayBeEmpty, ThreadedReader):
     """Read a map-style data set: any object with ``__getitem__`` and ``__len__``.
 
     Its items become what torch's ``default_collate`` makes of them, with Batches in place of tensors: tensors and arrays a Batch, which may be
@@ -119,23 +121,6 @@ class Dataset(ThreadedReader):
         return len(self._dataset if self._sampler is None else self._sampler)
 
     @override
-    def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
-        # As torch's DataLoader, which yields nothing from an empty data set, such as a part of a split of a few items. A state in the middle of an
-        # epoch belongs to another data set, which is an error.
-        if self.scan() or (self._resumed and (self._state.position.offset or self._state.history)):
-            return super().begin_pass(batch_size)
-        with self._lock:
-            passes, offset = self._state.position  # an epoch that was left early has ended
-            ended = self._state.moved_to(Position(passes + bool(offset) + 1))
-            self._order, self._state = None, ended._replace(epochs=ended.epochs + 1, size=None)
-            self._resumed, self._loop = False, object()
-        return iter(())
-
-    @override
-    def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:
-        return super().count_batches(batch_size, drop_last) if self.scan() else 0
-
-    @override
     def list_costs(self, column: str) -> np.ndarray:
         if column not in (getattr(self._dataset, "column_names", None) or ()):  # of a Hugging Face data set
             return super().list_costs(column)
@@ -158,6 +143,8 @@ class Dataset(ThreadedReader):
     def _indices(self, epoch: int) -> np.ndarray:
         """Return the indices that the sampler yields in an epoch."""
         sampler: Any = self._sampler
+        size = self._size  # counted from len(sampler), and positions rely on it
+        assert size is not None
         if hasattr(sampler, "set_epoch"):
             sampler.set_epoch(epoch)
         generator = getattr(sampler, "generator", None)
@@ -167,17 +154,21 @@ class Dataset(ThreadedReader):
             first = self._state.seeds[0] if generator is None else generator.initial_seed()
             sampler.generator = torch.Generator().manual_seed((first + 1_000_003 * epoch) % 2**63)
         try:
-            found = list(sampler)
+            # One index more than there should be shows that there are others, of which an endless sampler has enough to fill the memory.
+            found = list(itertools.islice(sampler, size + 1))
         finally:
             if seeded:
                 sampler.generator = generator
-        # The size was counted from len(sampler), and positions rely on it.
-        if len(found) != self._size:
-            raise RuntimeError(f"{self._op}: the sampler yields {len(found)} indices, but its length is {self._size}")
+        if len(found) != size:
+            count = f"more than {size}" if len(found) > size else len(found)
+            raise RuntimeError(f"{self._op}: the sampler yields {count} indices, but its length is {size}")
         if not all(hasattr(index, "__index__") for index in found):
             wrong = next(index for index in found if not hasattr(index, "__index__"))
             raise TypeError(f"{self._op}: the sampler must yield integers, got {wrong!r}; in place of a batch sampler give batch_size")
-        return np.asarray(found, np.int64)
+        try:
+            return np.asarray(found, np.int64)
+        except OverflowError:
+            raise IndexError(f"{self._op}: the sampler yields an index that does not fit into 64 bits") from None
 
     def _source(self, sample: int) -> str:
         files = getattr(self._dataset, "samples", None)  # of torchvision's DatasetFolder
@@ -197,14 +188,12 @@ class Dataset(ThreadedReader):
 
     def _pool(self) -> Workers:
         if self._lender is not None:
-            # For `finish`, which compares it with the process that it runs in.
-            self._process = os.getpid()
             return self._lender._pool()
-        if self._executor is None or self._process != os.getpid():
+        if not is_here(self._executor):
             count = (READING_THREADS if self._context is None else os.cpu_count() or 1) if self._workers is None else max(1, self._workers)
             self._processes = None
             self._activity = Activity()  # a forked child has none of the threads that were active
-            self._executor, self._process = Workers(count, self._op, self), os.getpid()
+            self._executor = Workers(count, self._op, self)
         if self._context is not None and self._processes is None:  # also where Ctrl-C has interrupted their start
             try:
                 self._processes = Processes(self._context, self._executor.max_workers, self._dataset, self._collate is not None, self)
@@ -299,7 +288,7 @@ class Dataset(ThreadedReader):
 
     def _is_forked(self) -> bool:
         """Whether requests belong to threads of the parent process, which this one does not have."""
-        return not self._reads_inline() and self._process != os.getpid()
+        return not self._reads_inline() and not is_here((self._lender or self)._executor)
 
     def _first(self, outputs: Any) -> Any:
         return first_sample(outputs)

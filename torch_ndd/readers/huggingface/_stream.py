@@ -7,7 +7,6 @@ on the data, the queue and the number of slots only, not on batch sizes or threa
 """
 
 import importlib
-import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._core.context.states import MAX_SHARDS, whole
-from ..._core.process.workers import Workers
+from ..._core.process.workers import Workers, is_here
 from ..._core.values.batch import Batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import reason_of
@@ -44,7 +43,6 @@ class ShardStream(Stream):
             )
         self._selected: list[Column] = []
         self._executor: Workers | None = None
-        self._process = 0
         self._queue, self._progress = Queue(), Progress()
 
     def set_epoch(self, epoch: int) -> None:
@@ -104,8 +102,8 @@ class ShardStream(Stream):
         return [(int(order[place]), skip) for place, skip in places]
 
     def _pool(self) -> Workers:
-        if self._executor is None or self._process != os.getpid():  # a forked child has no threads
-            self._executor, self._process = Workers(self._parallel, self._op, self), os.getpid()
+        if not is_here(self._executor):
+            self._executor = Workers(self._parallel, self._op, self)
         return self._executor
 
     def _read(self, batch_size: int) -> Iterator[tuple[dict[str, Batch], Progress]]:
@@ -164,7 +162,7 @@ class ShardStream(Stream):
         return outputs
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_executor": None, "_process": 0}
+        return {**self.__dict__, "_executor": None}
 
 
 class _Row(NamedTuple):

@@ -17,6 +17,7 @@ from ... import types
 from ..._core.context.device import DeviceLike
 from ..._core.optional import import_optional
 from ..._core.process.files import check_regular
+from ..._core.process.workers import is_here
 from ..._core.values.batch import Batch
 from ..._core.values.tensor import Tensor, as_tensor
 from ...decoders._files import place
@@ -123,7 +124,7 @@ class SpeechReader(ThreadedReader):
 
     @override
     def finish(self, request: "Request", samples: np.ndarray) -> tuple[Batch, ...]:
-        if self._process != os.getpid():
+        if not is_here(self._executor):
             request = self.start(samples)
         whole, files, parts = request
         reads: dict[int, Callable[[], Sequence[Array]]] = {k: part.result for k, part in parts.items()}

@@ -33,7 +33,8 @@ class NemoAsr(SpeechReader):
     """Read the audio files named in NeMo manifests, decoded, with their transcripts.
 
     A manifest has one JSON object per entry: ``audio_filepath`` (a URL or a path, relative to the manifest or the current folder) and, all optional,
-    ``text``, and ``duration`` and ``offset`` in seconds, which select the part of the file to read. Anything else is skipped with a warning.
+    ``text``, and ``duration`` and ``offset`` in seconds, which select the part of the file to read. Anything else is skipped, with a warning that
+    says how many and where the first is.
 
     With ``tar_paths`` the files are in tar archives. An entry belongs to the file with the same name without folder and extension, in the archive
     with its ``shard_id`` if it has one; files without an entry are left out, and an entry without a file is a sample that cannot be read
@@ -145,15 +146,17 @@ class NemoAsr(SpeechReader):
             text = text_of(content).decode()
         except UnicodeDecodeError as error:
             raise RuntimeError(f'{self._op}: manifest_filepaths "{manifest}" is not valid UTF-8 text: {error}') from None
-        (shortest, longest), skipped = self._limits, 0
-        for value in _objects(text):
+        (shortest, longest), skipped, first = self._limits, 0, 0
+        for value, place in _objects(text):
             entry = _parse_entry(value)
             if entry is None:
-                skipped += 1
+                skipped, first = skipped + 1, first if skipped else place
             elif not (shortest > 0 and entry.duration < shortest) and not 0 < longest < entry.duration:
                 yield entry
         if skipped:
-            warnings.warn(f"{self._op}: {skipped} parts of {manifest} were skipped: they are not objects with an audio_filepath", stacklevel=2)
+            line = 1 + text.count("\n", 0, first)
+            message = f"{skipped} parts of {manifest} were skipped, the first on line {line}: they are not objects with an audio_filepath"
+            warnings.warn(f"{self._op}: {message}", stacklevel=2)
 
     @override
     def _finish_sound(self, sample: int, sound: Array, rate: float) -> Sequence[Array]:
@@ -239,21 +242,22 @@ class _Entry(NamedTuple):
     shard: int | None
 
 
-def _objects(text: str) -> Iterator[Any]:
-    """Yield the consecutive JSON values of a text, which may span several lines; None for a line that is not JSON."""
+def _objects(text: str) -> Iterator[tuple[Any, int]]:
+    """Yield the consecutive JSON values of a text, which may span several lines, and where they begin; None for a line that is not JSON."""
     decoder, at = json.JSONDecoder(), 0
     while True:
         while at < len(text) and (text[at].isspace() or text[at] == ","):
             at += 1
         if at == len(text):
             return
+        begin = at
         try:
             value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             # Continue with the next line, and count the broken one as skipped.
             value, line = None, text.find("\n", at)
             at = len(text) if line < 0 else line
-        yield value
+        yield value, begin
 
 
 def _parse_entry(entry: Any) -> _Entry | None:

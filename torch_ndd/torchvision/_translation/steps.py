@@ -2,7 +2,6 @@
 """Steps of a translated transform that torchvision does not have: several transforms in one pass, and functions called for every sample."""
 
 import inspect
-import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,7 +11,7 @@ from torchvision import tv_tensors as single
 from torchvision.transforms.v2.functional import pil_to_tensor
 
 from ..._core.context.pools import get_num_threads
-from ..._core.process.workers import Workers
+from ..._core.process.workers import Workers, is_here
 from ..._core.values.batch import Batch, as_batch, new_batch
 from ...decoders.image import image as decode
 from ...decoders.image import image_slice
@@ -287,7 +286,6 @@ class PerSample:
     def __init__(self, transform: Callable[..., Any]) -> None:
         self.transform = transform
         self._pool: Workers | None = None
-        self._process = 0
 
     def __call__(self, sample: Any) -> Any:
         leaves, spec = flatten(sample)
@@ -318,8 +316,8 @@ class PerSample:
         if threads < 2:
             return list(map(function, numbers))
         # A forked process inherits the object but not its threads.
-        if self._pool is None or self._process != os.getpid() or self._pool.max_workers < threads:
-            self._pool, self._process = Workers(get_num_threads(), "from_torchvision", self), os.getpid()
+        if not is_here(self._pool) or self._pool.max_workers < threads:
+            self._pool = Workers(get_num_threads(), "from_torchvision", self)
         futures = [self._pool.submit(function, number) for number in numbers]
         return [future.result() for future in futures]
 
