@@ -130,18 +130,18 @@ def plan_resize(
     arrays = tuple([e.numpy() if isinstance(e, torch.Tensor) else e for e in extents])
     if plain and np.ndarray not in map(type, arrays):
         return _plain_plan(op, arrays, arguments, mode, roi_relative, subpixel_scale)  # type: ignore[arg-type]
-    given = arguments, mode, roi_relative, subpixel_scale
+    source = arguments, mode, roi_relative, subpixel_scale
     fixed = _given_extents(op, len(arrays), arguments, mode) if plain else None
     if fixed is not None and all(map(_never_zero, arrays)):
-        return ResizePlan(list(fixed), [0.0] * len(arrays), [_real(e) for e in arrays], True, given)
+        return ResizePlan(list(fixed), [0.0] * len(arrays), [_real(e) for e in arrays], True, source)
     if not any(isinstance(e, torch.Tensor) for e in arrays):
         found = find_sizes(arrays, arguments, mode, roi_relative, subpixel_scale)
         if found is not None:
-            return ResizePlan(*found[:3], False, given, found[3])
+            return ResizePlan(*found[:3], False, source, found[3])
     with np.errstate(over="ignore"):  # a size beyond float32 is infinite, as in plain Python
         plan = _plan(op, arrays, arguments, mode, roi_relative, subpixel_scale)
     _check_extents(op, plan[0])
-    return ResizePlan([torch.from_numpy(e.astype(np.int64)) if isinstance(e, np.ndarray) else int(e) for e in plan[0]], *plan[1:], given)
+    return ResizePlan([torch.from_numpy(e.astype(np.int64)) if isinstance(e, np.ndarray) else int(e) for e in plan[0]], *plan[1:], source)
 
 
 @functools.lru_cache(maxsize=1024)  # as below: 60 us for a ragged batch whose caches are cold become 20
