@@ -43,3 +43,6 @@ NDD_EXPORT(keep, bool, ndd_round_numbers, (const void* from, int64_t dtype, int6
   else return false;
   return true;
 }
+
+// Whether one of `count` numbers is 0, as the extents of an empty sample are.
+NDD_EXPORT(keep, bool, ndd_has_zero, (const int64_t* numbers, int64_t count)) { return std::find(numbers, numbers + count, 0) != numbers + count; }

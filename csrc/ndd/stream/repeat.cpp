@@ -6,12 +6,14 @@
 // A plan is recorded once: ndd_plan announces it, the next kernel call on the thread is captured instead of run (keep_for_plan), and
 // ndd_plan_made returns the result. For a GPU, Python has already made the right stream current.
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "ndd/derive.h"
 #include "ndd/handles.h"
 #include "ndd/kernel.h"
 #include "ndd/python_interface.h"
@@ -24,6 +26,7 @@
 NDD_EXTERN void ndd_begin(int mode, void* reads, int64_t sample);
 NDD_EXTERN uintptr_t ndd_end();
 NDD_EXTERN void ndd_release(void* handle);
+NDD_EXTERN bool ndd_round_numbers(const void* from, int64_t dtype, int64_t count, int64_t* to);
 
 namespace ndd {
 namespace {
@@ -76,6 +79,8 @@ struct Form {
   int gpu;  // device index, or kHost
   bool repeats;  // all samples are the same memory
 
+  // Of a contiguous tensor on the host.
+  Form(DType type, std::vector<int64_t> extents) : dtype(type), shape(std::move(extents)), gpu(kHost), repeats(false) {}
   explicit Form(const Tensor& tensor)
       : dtype(tensor.dtype()), shape(tensor.sizes(), tensor.sizes() + tensor.dim()), gpu(gpu_of(tensor)),
         repeats(!tensor.is_contiguous() && repeats_a_sample(tensor)) {}
@@ -90,10 +95,27 @@ struct Form {
   }
 };
 
+// What a repeated call computes before the kernel, from the shapes of the samples and from arguments with a number for each of them.
+struct Derivation {
+  // Where the address of a tensor's numbers goes in `arguments`: a byte, the tensor of the call, and the byte in it. `rounded`: as integers, int64.
+  struct Place {
+    int64_t offset, tensor, position, rounded;
+  };
+
+  Derive* function = nullptr;
+  std::vector<char> arguments;
+  std::vector<Place> places;
+  std::vector<int64_t> options;
+  std::vector<Form> tables;  // what the function fills, with a row for each sample
+  bool is_ragged = false;  // the second tensor of the call has the shapes of the first
+  bool is_fixed = false;  // the shapes of the output are those of the first call, whatever the function finds
+};
+
 struct Plan {
   Boxed* kernel = nullptr;
   std::vector<Argument> arguments;
-  std::vector<std::pair<Form, Fit>> tensors;
+  std::vector<std::pair<Form, Fit>> tensors;  // of the call; what is derived follows them
+  std::unique_ptr<Derivation> derivation;
   std::unique_ptr<Form> output;
   int64_t sized = -1;  // the tensor whose rows are the samples of the call, and of the output; -1 if their number is that of the first call
   Rows rows = by_tensors;
@@ -108,6 +130,9 @@ struct Draft {
   std::vector<Fit> fits;  // for each tensor of the call
   int64_t packed = -1;  // as in Plan
   Rows rows = by_tensors;  // as in Plan
+  std::unique_ptr<Derivation> derivation;  // as in Plan, without tables
+  size_t tables = 0;  // their number
+  std::vector<std::unique_ptr<Form>> forms;  // of the tensors that only the host reads; null for the others
   std::shared_ptr<Plan> plan;  // null if the kernel has arguments that cannot be repeated
 };
 thread_local std::unique_ptr<Draft> draft;
@@ -153,8 +178,57 @@ bool has_countable_bytes(const std::vector<int64_t>& shape) {
   return true;
 }
 
+// Whether samples have the same shape, and the output of the plan is one of such samples.
+bool have_output_shape(const Plan& plan, const int64_t* shapes, int64_t samples, int64_t ndim) {
+  for (int64_t k = ndim; k < samples * ndim; ++k)
+    if (shapes[k] != shapes[k - ndim]) return false;
+  return plan.packed >= 0 || std::equal(shapes, shapes + ndim, plan.output->shape.begin() + 1, plan.output->shape.end());
+}
+
+// Appends the tables that the plan's derivation fills to the tensors of the call, and fills the shapes of a packed output. Returns false if an argument
+// is wrong, or if the output has another form: packed instead of dense, dense instead of packed, or of another shape.
+bool derive(const Plan& plan, std::vector<Tensor>& tensors) {
+  const Derivation& derivation = *plan.derivation;
+  const Tensor& rows = tensors[derivation.is_ragged ? 1 : 0];
+  const int64_t samples = rows.size(0), ndim = derivation.is_ragged ? rows.size(1) : rows.dim() - 1;
+  const int64_t* extents = derivation.is_ragged ? static_cast<const int64_t*>(rows.data_ptr()) : rows.sizes() + 1;
+  if (samples == 0) return false;
+  std::vector<char> arguments = derivation.arguments;
+  std::vector<std::vector<int64_t>> rounded;
+  for (const Derivation::Place& place : derivation.places) {
+    const Tensor& numbers = tensors[static_cast<size_t>(place.tensor)];
+    const void* data = numbers.data_ptr();
+    if (place.rounded != 0) {
+      rounded.emplace_back(numbers.numel());
+      if (!ndd_round_numbers(data, static_cast<int64_t>(numbers.dtype()), numbers.numel(), rounded.back().data())) return false;
+      data = rounded.back().data();
+    }
+    data = static_cast<const char*>(data) + place.position;
+    std::memcpy(&arguments[static_cast<size_t>(place.offset)], &data, sizeof data);
+  }
+  void* tables[2] = {};
+  for (size_t k = 0; k < derivation.tables.size(); ++k) {
+    std::vector<int64_t> shape = derivation.tables[k].shape;
+    shape[0] = samples;
+    tensors.push_back(unfilled_tensor(shape, derivation.tables[k].dtype));
+    tables[k] = tensors.back().data_ptr();
+  }
+  std::vector<int64_t> dense;
+  if (plan.packed < 0) dense.resize(static_cast<size_t>(samples * ndim));
+  auto* const shapes = plan.packed < 0 ? dense.data() : static_cast<int64_t*>(tensors[static_cast<size_t>(plan.packed)].data_ptr());
+  const int64_t stride = derivation.is_ragged ? ndim : 0;
+  if (!derivation.function(extents, stride, samples, ndim, arguments.data(), derivation.options.data(), tables[0], tables[1], shapes)) return false;
+  return derivation.is_fixed || have_output_shape(plan, shapes, samples, ndim) == (plan.packed < 0);
+}
+
 // `rows` is the number of samples, unless it is that of the first call.
-Again run(const Plan& plan, const std::vector<Tensor>& tensors, std::vector<Dependency> reads, int64_t mode, int64_t rows) {
+Again run(const Plan& plan, const std::vector<Tensor>& given, std::vector<Dependency> reads, int64_t mode, int64_t rows) {
+  std::vector<Tensor> derived;
+  if (plan.derivation != nullptr) {
+    derived = given;
+    if (!derive(plan, derived)) return {std::nullopt, 0};
+  }
+  const std::vector<Tensor>& tensors = plan.derivation != nullptr ? derived : given;
   std::vector<int64_t> resized;
   if (plan.sized >= 0 || plan.rows == any_given_rows) {
     resized = plan.output->shape;
@@ -239,10 +313,10 @@ Again again_with(int64_t handle, const MaybeTensor& first, const MaybeTensor& se
 #ifdef NDD_CUDA
 // The same for a GPU, on a CUDA stream that need not be torch's current one. It first waits for the stream `before`, unless that is -1.
 Again again_on_stream(int64_t handle, const MaybeTensor& first, const MaybeTensor& second, const MaybeTensor& third, const MaybeTensor& fourth,
-                      int64_t device, int64_t stream, int64_t before, int64_t rows) {
+                      const MaybeTensor& fifth, const MaybeTensor& sixth, int64_t device, int64_t stream, int64_t before, int64_t rows) {
   std::vector<Tensor> tensors;
-  tensors.reserve(4);
-  for (const MaybeTensor* tensor : {&first, &second, &third, &fourth})
+  tensors.reserve(6);
+  for (const MaybeTensor* tensor : {&first, &second, &third, &fourth, &fifth, &sixth})
     if (*tensor) tensors.push_back(**tensor);
   const StreamScope scope(reinterpret_cast<void*>(stream), static_cast<int>(device));
   if (before != -1) scope.wait_for(reinterpret_cast<void*>(before));
@@ -266,7 +340,8 @@ void keep_for_plan(Boxed* kernel, const char* const* types, uint64_t* stack, uin
   plan->arguments.resize(arguments);
   for (size_t k = 0; k < arguments; ++k) take(types[k], stack[k], plan->arguments[k]);
   bool repeatable = true;
-  std::vector<std::unique_ptr<Form>> forms(draft->fits.size());
+  std::vector<std::unique_ptr<Form>> forms = std::move(draft->forms);
+  forms.resize(draft->fits.size());
   for (size_t k = 0; k < draft->places.size(); k += 3) {
     Argument& argument = plan->arguments.at(static_cast<size_t>(draft->places[k]));
     const bool in_list = draft->places[k + 1] >= 0;
@@ -280,9 +355,15 @@ void keep_for_plan(Boxed* kernel, const char* const* types, uint64_t* stack, uin
     tensor.reset();
     (place == output_place ? plan->output : forms.at(static_cast<size_t>(place))) = std::move(form);
   }
+  plan->derivation = std::move(draft->derivation);
+  const size_t given = forms.size() - (plan->derivation != nullptr ? draft->tables : 0);
   for (size_t k = 0; repeatable && k < forms.size(); ++k) {
     repeatable = forms[k] != nullptr;
     if (!repeatable) break;
+    if (k >= given) {
+      plan->derivation->tables.push_back(std::move(*forms[k]));
+      continue;
+    }
     if (draft->fits[k] == any_rows && plan->sized < 0) plan->sized = static_cast<int64_t>(k);
     plan->tensors.emplace_back(std::move(*forms[k]), draft->fits[k]);
   }
@@ -306,6 +387,27 @@ NDD_EXPORT(keep, void, ndd_plan, (const int64_t* places, int64_t count, const in
   for (int64_t k = 0; k < tensor_count; ++k) ndd::draft->fits.push_back(static_cast<ndd::Fit>(fits[k]));
 }
 
+// Between ndd_plan and the kernel call: lets `function`, a Derive, compute the last `tables` of the tensors and the shapes of a packed output in each
+// call. `places` has four numbers for each of `count` tensors (Derivation::Place). `host` are the tensors that the kernel does not get: for each its
+// number, its dtype, its number of dimensions and its shape.
+NDD_EXPORT(keep, void, ndd_plan_derivation,
+           (void* function, const void* arguments, int64_t bytes, const int64_t* places, int64_t count, const int64_t* options, int64_t option_count,
+            const int64_t* host, int64_t host_count, int64_t tables, bool is_ragged, bool is_fixed)) {
+  auto derivation = std::make_unique<ndd::Derivation>();
+  derivation->function = reinterpret_cast<ndd::Derive*>(function);
+  derivation->arguments.assign(static_cast<const char*>(arguments), static_cast<const char*>(arguments) + bytes);
+  for (const int64_t* place = places; place < places + 4 * count; place += 4) derivation->places.push_back({place[0], place[1], place[2], place[3]});
+  derivation->options.assign(options, options + option_count);
+  derivation->is_ragged = is_ragged;
+  derivation->is_fixed = is_fixed;
+  ndd::draft->forms.resize(ndd::draft->fits.size());
+  for (int64_t k = 0; k < host_count; ++k, host += 3 + host[2])
+    ndd::draft->forms.at(static_cast<size_t>(host[0])) =
+        std::make_unique<ndd::Form>(static_cast<ndd::DType>(host[1]), std::vector<int64_t>(host + 3, host + 3 + host[2]));
+  ndd::draft->derivation = std::move(derivation);
+  ndd::draft->tables = static_cast<size_t>(tables);
+}
+
 // Returns the handle that ndd::again takes. `other` is a plan for other shapes to try next, or null. Null if the kernel has arguments that cannot be
 // repeated.
 NDD_EXPORT(keep, void*, ndd_plan_made, (void* other)) {
@@ -321,7 +423,8 @@ NDD_FUNCTION(again_with, "(int plan, Tensor? first, Tensor? second, int mode, in
 #ifdef NDD_CUDA
 NDD_FUNCTION(
     again_on_stream,
-    "(int plan, Tensor? first, Tensor? second, Tensor? third, Tensor? fourth, int device, int stream, int before, int rows) -> (Tensor?, int)",
+    "(int plan, Tensor? first, Tensor? second, Tensor? third, Tensor? fourth, Tensor? fifth, Tensor? sixth, int device, int stream, int before, "
+    "int rows) -> (Tensor?, int)",
     ndd::again_on_stream)
 #endif
 NDD_FUNCTION(again, "(int plan, Tensor[] tensors, int[] reads, int mode, int rows) -> (Tensor?, int)", ndd::again)

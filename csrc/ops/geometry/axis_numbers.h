@@ -27,6 +27,8 @@ struct AxisNumbers {
       case DType::float64: return single(static_cast<const double*>(data)[i * stride]);
       case DType::int32: return static_cast<double>(static_cast<const int32_t*>(data)[i * stride]);
       case DType::int64: return static_cast<double>(static_cast<const int64_t*>(data)[i * stride]);
+      case DType::uint8:
+      case DType::boolean: return static_cast<double>(static_cast<const uint8_t*>(data)[i * stride]);
       default: return NAN;  // refused, as any other number that is not finite
     }
   }

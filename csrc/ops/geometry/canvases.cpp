@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ndd/derive.h"
 #include "ndd/python_interface.h"
 #include "ops/geometry/axis_numbers.h"
 
@@ -45,29 +46,30 @@ int64_t rotated_side(double along, double across, int64_t extent, int64_t other)
 }  // namespace
 }  // namespace ndd
 
-// Fills `starts`, where paste() begins to read, before the image, and the shapes of the canvases, both int64 (samples, 3). `extents` has rows of as many
-// numbers, `extent_stride` apart. Returns whether all arguments are valid.
-NDD_EXPORT(keep, bool, ndd_paste_canvases,
-           (const void* arguments, const int64_t* extents, int64_t extent_stride, int64_t samples, int64_t* starts, int64_t* canvases)) {
+// Fills where paste() begins to read, before the image, int64 (samples, 3), and the shapes of the canvases.
+NDD_DERIVE(ndd_paste_canvases) {
+  if (ndim != 3) return false;
   const auto& numbers = *static_cast<const ndd::PasteArguments*>(arguments);
-  for (int64_t i = 0; i < samples; ++i, extents += extent_stride, starts += 3, canvases += 3)
-    if (!ndd::paste_sample(numbers, i, extents, starts, canvases)) return false;
+  auto* starts = static_cast<int64_t*>(first);
+  for (int64_t i = 0; i < samples; ++i, extents += stride, starts += 3, shapes += 3)
+    if (!ndd::paste_sample(numbers, i, extents, starts, shapes)) return false;
   return true;
 }
 
-// Fills the shapes of rotated images, int64 (samples, ndim), whose height is the extent `first`. `angles` are AxisNumbers, in degrees.
-NDD_EXPORT(keep, bool, ndd_rotated_canvases,
-           (const void* angles, const int64_t* extents, int64_t extent_stride, int64_t samples, int64_t ndim, int64_t first, int64_t* canvases)) {
-  const auto& angle = *static_cast<const ndd::AxisNumbers*>(angles);
-  for (int64_t i = 0; i < samples; ++i, extents += extent_stride, canvases += ndim) {
+// Fills the shapes of rotated images. Options: the extent that is their height, and whether they keep their size. The angles are in degrees.
+NDD_DERIVE(ndd_rotated_canvases) {
+  const auto& angle = *static_cast<const ndd::AxisNumbers*>(arguments);
+  for (int64_t i = 0; i < samples; ++i, extents += stride, shapes += ndim) {
     // In float32, like DALI: near 45 degrees the rounding decides which of two sides is larger.
-    const double turn = ndd::single(ndd::single(angle(i)) * ndd::single(M_PI / 180));
-    if (!std::isfinite(turn)) return false;
+    const double degrees = ndd::single(angle(i));
+    if (!std::isfinite(degrees)) return false;
+    std::copy_n(extents, ndim, shapes);
+    if (options[1] != 0) continue;
+    const double turn = ndd::single(degrees * ndd::single(M_PI / 180));
     const double cosine = std::abs(std::cos(turn)), sine = std::abs(std::sin(turn));
-    const int64_t height = extents[first], width = extents[first + 1];
-    std::copy_n(extents, ndim, canvases);
-    canvases[first] = ndd::rotated_side(cosine, sine, height, width);
-    canvases[first + 1] = ndd::rotated_side(cosine, sine, width, height);
+    const int64_t height = extents[options[0]], width = extents[options[0] + 1];
+    shapes[options[0]] = ndd::rotated_side(cosine, sine, height, width);
+    shapes[options[0] + 1] = ndd::rotated_side(cosine, sine, width, height);
   }
   return true;
 }

@@ -6,9 +6,12 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
+#include "ndd/derive.h"
 #include "ndd/python_interface.h"
 #include "ops/geometry/axis_numbers.h"
+#include "ops/geometry/crop_axis.h"
 
 namespace ndd {
 namespace {
@@ -74,6 +77,11 @@ void fill_in(const PerAxis& wanted, const PerAxis& taken, const PerAxis& limit, 
   for (int k = 0; k < axes; ++k) real[k] = wanted[k] < 0 ? -real[k] : real[k];
 }
 
+struct Planned {
+  std::array<int64_t, kMaxAxes> extents;
+  std::array<double, 2 * kMaxAxes> bounds;
+};
+
 // Writes the extents, starts and ends of sample i; those of successive axes are `stride` apart. Returns false if an argument is wrong.
 bool plan_sample(const ResizeAxis* axis, int axes, const Options& options, const int64_t* lengths, int64_t i, int64_t stride, int64_t* extents,
                  double* bounds) {
@@ -125,6 +133,21 @@ bool plan_sample(const ResizeAxis* axis, int axes, const Options& options, const
   return true;
 }
 
+// The arguments of a derivation.
+struct Call {
+  const ResizeAxis* axis;
+  int axes, first;
+  Options options;
+  const int64_t* more;  // further options
+
+  Call(const void* arguments, const int64_t* o)
+      : axis(static_cast<const ResizeAxis*>(arguments)), axes(static_cast<int>(o[0])), first(static_cast<int>(o[1])),
+        options{static_cast<Mode>(o[2]), static_cast<SizeRounding>(o[3]), o[4] != 0, o[5] != 0, o[6] != 0}, more(o + 7) {}
+  bool plan(const int64_t* extents, int64_t i, Planned& planned) const {
+    return axes <= kMaxAxes && plan_sample(axis, axes, options, extents + first, i, 1, planned.extents.data(), planned.bounds.data());
+  }
+};
+
 }  // namespace
 }  // namespace ndd
 
@@ -146,21 +169,59 @@ NDD_EXPORT(keep, bool, ndd_resize_sizes,
   return true;
 }
 
-// The same in the form that the kernel takes: `regions`, float32 (samples, 2 * axes), and `shapes`, int64 (samples, ndim), in which it replaces the
-// extents of the axes from `first` on.
-NDD_EXPORT(keep, bool, ndd_resize_regions,
-           (const void* arguments, int64_t axes, int64_t samples, int64_t mode, int64_t rounding, bool has_region, bool relative_region,
-            bool subpixel, int64_t first, int64_t ndim, int64_t* shapes, float* regions)) {
-  if (axes > ndd::kMaxAxes) return false;
-  const ndd::Options options{static_cast<ndd::Mode>(mode), static_cast<ndd::SizeRounding>(rounding), has_region, relative_region, subpixel};
-  std::array<int64_t, ndd::kMaxAxes> extents;
-  std::array<double, 2 * ndd::kMaxAxes> bounds;
-  for (int64_t i = 0; i < samples; ++i, shapes += ndim, regions += 2 * axes) {
-    if (!ndd::plan_sample(static_cast<const ndd::ResizeAxis*>(arguments), static_cast<int>(axes), options, shapes + first, i, 1, extents.data(),
-                          bounds.data()))
-      return false;
-    std::copy_n(extents.data(), axes, shapes + first);
-    std::copy_n(bounds.data(), 2 * axes, regions);
+// The same in the form that the kernel takes: fills the source regions, float32 (samples, 2 * axes), and the shapes of the output. Options: the number
+// of axes, the first of them, and what ndd_resize_sizes takes.
+NDD_DERIVE(ndd_resize_regions) {
+  const ndd::Call call(arguments, options);
+  auto* regions = static_cast<float*>(first);
+  for (int64_t i = 0; i < samples; ++i, extents += stride, regions += 2 * call.axes, shapes += ndim) {
+    ndd::Planned plan;
+    if (!call.plan(extents, i, plan)) return false;
+    std::copy_n(extents, ndim, shapes);
+    std::copy_n(plan.extents.data(), call.axes, shapes + call.first);
+    std::copy_n(plan.bounds.data(), 2 * call.axes, regions);
+  }
+  return true;
+}
+
+// The same for a window of the resized image, mirrored or not: position and size of the window along each axis and the sum of mirrored axes follow the
+// arguments, the rounding of its start and the rule the options. By DALI's rule the window is a source region; by the others it is `second`, int64
+// (samples, 2 * axes): its starts, then the extents of the resized image.
+NDD_DERIVE(ndd_resize_windows) {
+  const ndd::Call call(arguments, options);
+  const auto* window = reinterpret_cast<const ndd::AxisNumbers*>(call.axis + call.axes);
+  const ndd::AxisNumbers& mirror = window[2 * call.axes];
+  const auto rounding = static_cast<ndd::Rounding>(call.more[0]);
+  const bool is_source = call.more[1] == 0;
+  auto* regions = static_cast<float*>(first);
+  auto* parts = static_cast<int64_t*>(second);
+  for (int64_t i = 0; i < samples; ++i, extents += stride, regions += 2 * call.axes, shapes += ndim) {
+    ndd::Planned plan;
+    if (!call.plan(extents, i, plan)) return false;
+    std::copy_n(extents, ndim, shapes);
+    const auto flips = static_cast<int64_t>(mirror(i));
+    for (int k = 0; k < call.axes; ++k) {
+      const int64_t of = plan.extents[k];
+      int64_t begin = 0, &size = shapes[call.first + k];
+      if (!ndd::find_crop(window[2 * k], window[2 * k + 1], i, of, rounding, begin, size)) return false;
+      double start = plan.bounds[k], end = plan.bounds[call.axes + k];
+      if (is_source) {
+        const double step = (end - start) / static_cast<double>(of);
+        end = start + static_cast<double>(begin + size) * step;
+        start += static_cast<double>(begin) * step;
+      }
+      // A mirrored source region makes a mirrored image, whose window starts at the other end.
+      if ((flips >> (call.axes - 1 - k) & 1) != 0) {
+        std::swap(start, end);
+        begin = of - size - begin;
+      }
+      regions[k] = static_cast<float>(start);
+      regions[call.axes + k] = static_cast<float>(end);
+      if (is_source) continue;
+      parts[k] = begin;
+      parts[call.axes + k] = of;
+    }
+    if (!is_source) parts += 2 * call.axes;
   }
   return true;
 }

@@ -5,42 +5,27 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ndd/derive.h"
 #include "ndd/python_interface.h"
 #include "ops/geometry/axis_numbers.h"
+#include "ops/geometry/crop_axis.h"
 
 namespace ndd {
 namespace {
 
 struct Axis {
   int64_t dimension;  // of the sample
-  AxisNumbers begin, end;
+  AxisNumbers begin, end;  // of a crop its relative position and its size; of a slice its start, and its end or extent
 };
 
 NDD_ENUM("window.Kind", Kind, int64_t, crop = 0, slice_end = 1, slice_shape = 2);
 NDD_ENUM("window.Policy", Policy, int64_t, error = 0, pad = 1, trim_to_shape = 2);
-NDD_ENUM("window.Rounding", Rounding, int64_t, round = 0, truncate = 1, half_to_even = 2);
-
-// Halves away from zero, unlike std::nearbyint().
-double round_away(double x) { return std::copysign(std::floor(std::abs(x) + 0.5), x); }
-
-// Sets where a window of relative position begins, and its size; false if an argument is wrong.
-bool find_crop(const Axis& axis, int64_t i, int64_t length, Rounding rounding, int64_t& at, int64_t& size) {
-  const double position = axis.begin(i), wanted = axis.end(i);
-  if (!(std::abs(wanted) < 2147483648.0) || !(position >= 0 && position <= 1)) return false;
-  size = wanted > 0 ? static_cast<int64_t>(wanted) : length;
-  const double room = position * static_cast<double>(length - size);
-  at = static_cast<int64_t>(rounding == Rounding::round      ? round_away(room)
-                            : rounding == Rounding::truncate ? std::trunc(room)
-                                                             : std::nearbyint(room));
-  return true;
-}
-
-bool find_slice(const Axis& axis, int64_t i, int64_t length, bool is_shape, int64_t& at, int64_t& size) {
+bool find_slice(const AxisNumbers& begin, const AxisNumbers& end, int64_t i, int64_t length, bool is_shape, int64_t& at, int64_t& size) {
   constexpr double kMax = 9007199254740992.0;  // 2^53
-  double first = axis.begin(i), last = axis.end(i);
+  double first = begin(i), last = end(i);
   if (!(std::abs(first) < kMax && std::abs(last) < kMax)) return false;
-  if (axis.begin.relative) first *= static_cast<double>(length);
-  if (axis.end.relative) last *= static_cast<double>(length);
+  if (begin.relative) first *= static_cast<double>(length);
+  if (end.relative) last *= static_cast<double>(length);
   if (is_shape && !(last >= 0)) return false;
   if (is_shape) last += first;
   // Relative numbers times an extent may be any.
@@ -65,22 +50,22 @@ bool limit_window(Policy policy, int64_t length, int64_t& at, int64_t& size) {
 }  // namespace
 }  // namespace ndd
 
-// Fills `starts` and `sizes`, int64 (samples, ndim). `extents` has rows of `ndim` numbers, `extent_stride` apart. Returns whether all windows are valid.
-NDD_EXPORT(keep, bool, ndd_windows,
-           (int64_t kind, const int64_t* extents, int64_t extent_stride, int64_t samples, int64_t ndim, const void* axes, int64_t axis_count,
-            int64_t policy, int64_t rounding, int64_t* starts, int64_t* sizes)) {
-  const auto* table = static_cast<const ndd::Axis*>(axes);
-  for (int64_t i = 0; i < samples; ++i, extents += extent_stride, starts += ndim, sizes += ndim) {
+// Fills the starts of the windows, int64 (samples, ndim), and their extents. Options: the kind, the number of axes, the policy and the rounding.
+NDD_DERIVE(ndd_windows) {
+  const auto* axes = static_cast<const ndd::Axis*>(arguments);
+  const auto kind = static_cast<ndd::Kind>(options[0]);
+  const auto policy = static_cast<ndd::Policy>(options[2]);
+  const auto rounding = static_cast<ndd::Rounding>(options[3]);
+  auto* starts = static_cast<int64_t*>(first);
+  for (int64_t i = 0; i < samples; ++i, extents += stride, starts += ndim, shapes += ndim) {
     std::fill_n(starts, ndim, 0);
-    std::copy_n(extents, ndim, sizes);
-    for (int64_t k = 0; k < axis_count; ++k) {
-      const ndd::Axis& axis = table[k];
-      const int64_t length = extents[axis.dimension];
-      int64_t &at = starts[axis.dimension], &size = sizes[axis.dimension];
-      const auto which = static_cast<ndd::Kind>(kind);
-      const bool found = which == ndd::Kind::crop ? find_crop(axis, i, length, static_cast<ndd::Rounding>(rounding), at, size)
-                                                  : find_slice(axis, i, length, which == ndd::Kind::slice_shape, at, size);
-      if (!found || !limit_window(static_cast<ndd::Policy>(policy), length, at, size)) return false;
+    std::copy_n(extents, ndim, shapes);
+    for (const ndd::Axis* axis = axes; axis < axes + options[1]; ++axis) {
+      const int64_t length = extents[axis->dimension];
+      int64_t &at = starts[axis->dimension], &size = shapes[axis->dimension];
+      const bool found = kind == ndd::Kind::crop ? ndd::find_crop(axis->begin, axis->end, i, length, rounding, at, size)
+                                                 : ndd::find_slice(axis->begin, axis->end, i, length, kind == ndd::Kind::slice_shape, at, size);
+      if (!found || !ndd::limit_window(policy, length, at, size)) return false;
     }
   }
   return true;

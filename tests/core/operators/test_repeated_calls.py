@@ -145,6 +145,21 @@ def test_plan_with_derived_tables_serves_other_numbers_of_samples(bodies: list[s
         assert torch.equal(result, resize(samples))
 
 
+def test_plan_with_windows_that_one_sample_completes_serves_several(bodies: list[str]) -> None:
+    def crop(samples: int) -> torch.Tensor:
+        positions = torch.arange(samples, dtype=torch.float32) / samples
+        return ndd.crop(
+            images(samples, (samples, 9, 8, 3)), crop=[4, 5], crop_pos_x=ndd.batch(positions), crop_pos_y=ndd.batch(1 - positions)
+        ).torch()
+
+    counts = (3, 3, 3, 1, 5, 4, 1)  # the first call with one sample shows that the number of samples does not matter
+    results = [crop(samples) for samples in counts]
+    assert len(bodies) == 4
+    for samples, result in zip(counts, results, strict=True):
+        plans.clear()
+        assert torch.equal(result, crop(samples))
+
+
 def test_plan_with_a_sequence_serves_other_numbers_of_samples(bodies: list[str]) -> None:
     for samples in (3, 3, 3, 3, 5, 4, 7, 1, 3):
         batch = images(samples, (samples, 6, 5, 3))

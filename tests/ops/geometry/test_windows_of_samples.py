@@ -120,6 +120,26 @@ REPEATED: dict[str, Callable[[ndd.Batch], Any]] = {
     "warp_affine": lambda x: ndd.warp_affine(x, matrix=_draw(-1, 1, 2, 3), fill_value=0.0),
     "crop_mirror_normalize of equal sizes": lambda x: ndd.crop_mirror_normalize(x, crop=[3, 4], crop_pos_y=_draw(0, 1), mirror=1),
     "posterize": lambda x: ndd.posterize(x, bits=4),
+    "resize_crop_mirror": lambda x: ndd.resize_crop_mirror(
+        x, resize_shorter=_draw(6, 15), crop=_draw(-1, 9, 2), crop_pos_x=_draw(0, 1), mirror=_draw(0, 3, dtype=np.uint8)
+    ),
+    "resize_crop_mirror, fractions for integers": lambda x: ndd.resize_crop_mirror(x, size=[9, 8], crop=[4, 5], crop_pos_y=0.2, mirror=_draw(0, 3.4)),
+    "resize_crop_mirror, regions": lambda x: ndd.resize_crop_mirror(
+        x, size=[7, 0], roi_start=_draw(0, 0.6, 2), roi_end=_draw(0.3, 1, 2), roi_relative=True, crop_w=_draw(1, 5), crop_h=3, rounding="half_to_even"
+    ),
+    "resize_crop_mirror, torch's rule": lambda x: ndd.resize_crop_mirror(
+        x,
+        size=_draw(1, 12, 2, dtype=np.int32),
+        crop=_draw(1, 9, 2),
+        crop_pos_y=_draw(0, 1),
+        mirror=_draw(0, 4, dtype=np.int64),
+        rule="torch",
+        rounding="truncate",
+    ),
+    "resize_crop_mirror, torch's rule, normalized": lambda x: ndd.resize_crop_mirror(
+        x, resize_longer=_draw(6, 15), crop=[4, 5], mirror=_draw(0, 4, dtype=np.int32), rule="torch", mean=[1, 2, 3], output_layout="CHW"
+    ),
+    "resize_crop_mirror of a constant size": lambda x: ndd.resize_crop_mirror(x, resize_shorter=12, crop=[6, 7], crop_pos_x=0.9, rule="torch"),
 }
 
 
@@ -147,6 +167,20 @@ def test_repeated_calls_follow_the_numbers_of_each_sample(name: str, ragged: boo
         expected = REPEATED[name](_images(ragged, seed))
         assert (output.shape, output.layout, output.dtype) == (expected.shape, expected.layout, expected.dtype)
         assert (output.ragged_shapes is None) == (expected.ragged_shapes is None)
+        assert all(torch.equal(sample.torch(), other.torch()) for sample, other in zip(output, expected, strict=True))
+
+
+def test_windows_of_several_sizes_may_have_other_axes_than_the_image(monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(seed: int) -> ndd.Batch:
+        monkeypatch.setitem(_seed, 0, seed)
+        return ndd.resize_crop_mirror(_images(True, seed), size=[9, 9], crop=_draw(1, 9, 2), mirror=_draw(0, 2, dtype=np.int32), mean=[1, 2, 3])
+
+    clear_plans()
+    outputs = [call(seed) for seed in range(6)]
+    _use_columns(monkeypatch)
+    for seed, output in enumerate(outputs):
+        expected = call(seed)
+        assert output.shape == expected.shape
         assert all(torch.equal(sample.torch(), other.torch()) for sample, other in zip(output, expected, strict=True))
 
 

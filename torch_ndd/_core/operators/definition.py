@@ -101,6 +101,24 @@ Also: TypeAlias = Callable[[Batch], tuple[Batch, ...]]
 Outputs: TypeAlias = Batch | tuple[Batch, ...] | Callable[[Any], Batch]
 
 
+class NativeDerivation(NamedTuple):
+    """A derivation that native code computes as part of the launch, without Python (csrc/ndd/derive.h).
+
+    Attributes:
+        function: The C function.
+        arguments: The constants that it gets, with room for the addresses of arguments with a number for each sample.
+        places: Where these go: the byte in ``arguments``, the name of the argument, and the byte in its tensor.
+        options: Integers that it gets.
+        is_fixed: Whether the shape of the output follows from constants, whatever shapes the function finds.
+    """
+
+    function: Any
+    arguments: bytes
+    places: Sequence[tuple[int, str, int]]
+    options: Sequence[int]
+    is_fixed: bool
+
+
 class Derivation(NamedTuple):
     """How to compute, in a repeated call, what follows from arguments with a value for each sample and from the shapes of a ragged input.
 
@@ -113,7 +131,7 @@ class Derivation(NamedTuple):
         selects: Whether the first tensor says which sample of the first input each sample of the output is.
     """
 
-    compute: Callable[[Batch, Mapping[str, torch.Tensor]], tuple[Sequence[torch.Tensor], torch.Tensor | None]]
+    compute: NativeDerivation | Callable[[Batch, Mapping[str, torch.Tensor]], tuple[Sequence[torch.Tensor], torch.Tensor | None]]
     count: int
     names: frozenset[str] = frozenset()
     passed: frozenset[str] = frozenset()

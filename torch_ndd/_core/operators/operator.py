@@ -31,6 +31,7 @@ from .arguments import VaryingShape as VaryingShape
 from .call import TAIL
 from .definition import OPERATORS as OPERATORS
 from .definition import Derivation as Derivation
+from .definition import NativeDerivation as NativeDerivation
 from .definition import Operator as Operator
 from .definition import Options
 from .definition import launch as launch

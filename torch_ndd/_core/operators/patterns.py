@@ -28,7 +28,7 @@ class Pattern(NamedTuple):
     dtype: torch.dtype
     layout: str | None
     may_draw: bool  # what the kernel gets besides the words may have been drawn
-    derived: tuple[int, ...]  # arguments that `derivation` computes, with the shapes of a packed output
+    derived: tuple[int, ...]  # arguments that `derivation` computes: the shapes of a packed output, then the tables
     is_packed: bool  # the output is
     mixes: bool  # a sample of the output depends on several of the input
     derivation: Derivation | None
@@ -136,4 +136,4 @@ def find_pattern(record: Record, tensors: Sequence[torch.Tensor | None], names: 
 def _find_derived(record: Record, derivation: Derivation) -> tuple[int, ...]:
     first = record.op.first_argument
     places = tuple(range(first, first + derivation.count))
-    return places if record.outputs[0].ragged_shapes is None else (*places, len(record.arguments) - 1)
+    return places if record.outputs[0].ragged_shapes is None else (len(record.arguments) - 1, *places)

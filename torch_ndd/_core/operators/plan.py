@@ -6,16 +6,17 @@ from typing import Any, NamedTuple
 
 import torch
 
+from .. import native
 from ..context import pools
 from ..context.context import EvalMode, thread_state
 from ..process import shutdown
 from ..values.batch import Batch, new_batch
-from ..values.native_plan import FITS, NOT_ONE_CALL, OUTPUT, ROWS, WHOLE, bypass_overload, keep_call, launch_in_one_call
+from ..values.native_plan import FITS, NOT_ONE_CALL, OUTPUT, ROWS, WHOLE, DerivedTensors, bypass_overload, keep_call, launch_in_one_call
 from ..work.cuda_work import StreamWork, join_queue, on_stream, stream_work
 from ..work.pending import ALL_SAMPLES, SAME_SAMPLE, Pending, finish_call
 from ..work.sources import UNKNOWN, select_sources
 from .arguments import round_numbers, takes_rounded
-from .definition import Also, Derivation, Record, Redraw
+from .definition import Also, Derivation, NativeDerivation, Record, Redraw
 from .patterns import Pattern
 
 _MAX_SHAPES = 8  # plans chained under a key, which native code tries in turn
@@ -46,11 +47,13 @@ class DerivedInputs(NamedTuple):
     """What a plan needs for :attr:`Launch.derivation`."""
 
     derivation: Derivation
+    is_native: bool
+    operands: list[int]  # that the kernel gets; the host reads the others
+    read: list[int]  # that the derivation needs
     names: tuple[str, ...]  # of the operands behind the inputs
     forms: list[tuple[torch.dtype, tuple[int, ...]]]  # of these operands, without the number of samples
     rounded: frozenset[str]  # of them, those with fractions for integers
-    passed: frozenset[int]  # operand tensors that the kernel gets
-    has_shapes: bool  # of a packed output, which are derived
+    shape_columns: int  # of the shapes of a packed output, which are derived; 0 if it is dense
     extents: Any  # that the samples of a packed output share
 
 
@@ -80,10 +83,12 @@ def build_plan(
     words, gpu = record.words, output.device if output.is_cuda else None
     first = tensors[0].shape if tensors and tensors[0] is not None else ()
     passed = [k for k, tensor in enumerate(tensors) if tensor is not None]
+    used = {k for *_, k in pattern.places}
     inputs = None
-    if pattern.derivation is not None:
-        used = {k for *_, k in pattern.places}
-        passed = [k for k in passed if k in used]
+    if (derivation := pattern.derivation) is not None:
+        is_native = type(derivation.compute) is NativeDerivation
+        if not is_native:
+            passed = [k for k in passed if k in used]
         values = [tensor for k, tensor in enumerate(tensors) if k >= 2 * len(record.inputs) and k % 2 == 0 and tensor is not None]
         forms = [(tensor.dtype, tuple(tensor.shape[1:])) for tensor in values]
         if len(forms) != len(names) or any(tensors[k] is not None for k in range(2 * len(record.inputs) + 1, len(tensors), 2)):
@@ -92,8 +97,10 @@ def build_plan(
         rounded = frozenset(
             [name for name, (dtype, _) in zip(names, forms, strict=True) if takes_rounded(op.arguments.get(name) or op.positional[name], dtype)]
         )
-        has_shapes, extents = pattern.is_packed, record.outputs[0].shared_extents
-        inputs = DerivedInputs(pattern.derivation, tuple(names), forms, rounded, frozenset(passed), has_shapes, extents)
+        operands = [k for k in range(len(tensors) // 2) if 2 * k in used]
+        read = [k for k, name in enumerate(names, len(record.inputs)) if name in derivation.names]
+        columns = record.outputs[0].ndim if pattern.is_packed else 0
+        inputs = DerivedInputs(derivation, is_native, operands, read, tuple(names), forms, rounded, columns, record.outputs[0].shared_extents)
     plan = Plan(
         *(0, None, 1, first, output.shape, pattern.words_place is not None, pattern.layout, pattern.redraw, gpu, pattern.is_packed, pattern.mixes),
         *(any_rows, inputs, pattern.also_again),
@@ -128,7 +135,7 @@ def build_plan(
         fits.append(FITS["equal_shape"] if len(table) == 1 != output.shape[0] else equal)
     packed = -1
     if pattern.is_packed:
-        packed = len(fits) - 1 if pattern.derivation is not None else passed.index(1)
+        packed = len(passed) if pattern.derivation is not None else passed.index(1)
     if pattern.words_place is not None and words is not None:
         places.append((pattern.words_place, WHOLE, len(passed)))
         fit = FITS["equal_shape"]
@@ -137,11 +144,42 @@ def build_plan(
         fits.append(fit)
         arguments[pattern.words_place] = words
     rows = ROWS["any_given_rows" if any_rows else "given_rows"] if rows_are_given else ROWS["by_tensors"]
-    kept = keep_call(pattern.kernel, arguments, places, fits, packed, rows, None if previous is None else previous.handle)
+    derived = None
+    if inputs is not None and inputs.is_native:
+        derived = _describe_derivation(inputs, tensors, [k for k in passed if k not in used], passed, len(record.inputs))
+        if derived is None:
+            return None
+    kept = keep_call(pattern.kernel, arguments, places, fits, packed, rows, None if previous is None else previous.handle, derived)
     if kept is None:
         return None
     shapes = 1 + sum(earlier.shapes for earlier in (previous, other) if earlier is not None)
     return plan._replace(handle=kept.handle, owner=kept.owner, shapes=shapes, other=other)
+
+
+_DTYPES = {dtype: number for number, dtype in native.DTYPES.items()}
+
+
+def _describe_derivation(
+    needs: DerivedInputs, tensors: Sequence[torch.Tensor | None], unused: Sequence[int], passed: Sequence[int], inputs: int
+) -> DerivedTensors | None:
+    """Return what native code derives in each call; None for an argument of a type that it does not know.
+
+    ``unused``: the operand tensors that the kernel does not get. ``passed``: all of them that are passed to native code.
+    """
+    compute = needs.derivation.compute
+    assert isinstance(compute, NativeDerivation)
+    places, host = [], []
+    for offset, name, position in compute.places:
+        places += offset, passed.index(2 * (inputs + needs.names.index(name))), position, name in needs.rounded
+    for k in unused:
+        tensor = tensors[k]
+        assert tensor is not None
+        if tensor.dtype not in _DTYPES or not tensor.is_cpu:
+            return None
+        host += passed.index(k), _DTYPES[tensor.dtype], tensor.dim(), *tensor.shape
+    is_ragged = tensors[1] is not None
+    count = needs.derivation.count
+    return DerivedTensors(compute.function, compute.arguments, places, compute.options, host, len(unused), count, is_ragged, compute.is_fixed)
 
 
 def _find_kind(plan: Plan) -> tuple[Any, ...]:
@@ -194,16 +232,26 @@ def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Te
     ``rows``: the number of samples of a call without operands.
     """
     derived = None  # what the kernel gets besides operands and constants
-    if plan.inputs is not None and (derived := _derive(plan, plan.inputs, operands, inputs)) is None:
-        return _run_other(plan, operands, inputs, words, rows)
+    passed = kept = operands
+    if (needs := plan.inputs) is not None:
+        passed = [operands[k] for k in needs.operands]
+        if needs.is_native:
+            for k in needs.read:
+                if operands[k].pending is not None:
+                    operands[k].wait()
+            if needs.shape_columns:  # which native code fills
+                derived = [torch.empty(operands[0].batch_size, needs.shape_columns, dtype=torch.int64)]
+        elif (derived := _derive(plan, needs, operands, inputs)) is None:
+            return _run_other(plan, operands, inputs, words, rows)
+        else:
+            kept = passed
     sources = operands[0].sources if inputs else UNKNOWN
     if sources is UNKNOWN and inputs > 1:
         sources = next((operand.sources for operand in operands[1:inputs] if operand.sources is not UNKNOWN), UNKNOWN)
     # Gathered here, and the usual result is made here: with cold caches each further function takes 5 to 10 us.
-    passed = operands if plan.inputs is None else _find_passed(operands, plan.inputs)
     tensors: list[torch.Tensor] = []
     is_pending = external = False  # work fills some of them; the caller may overwrite some
-    for operand in passed:
+    for operand in kept:
         tensors.append(operand.buffer)
         if operand.ragged_shapes is not None:
             tensors.append(operand.ragged_shapes)
@@ -211,6 +259,8 @@ def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Te
             is_pending = True
         if operand.caller_owned:
             external = True
+    if external and passed is not kept:
+        external = any(operand.caller_owned for operand in passed)
     if derived is not None:
         tensors += derived
     if plan.takes_words:
@@ -247,7 +297,7 @@ def _make_result(
         if not plan.mixes:
             result.sources = sources
         elif plan.inputs is not None and plan.inputs.derivation.selects and derived is not None:
-            result.sources = select_sources(operands[0].sources, derived[0].expand(result.batch_size))
+            result.sources = select_sources(operands[0].sources, derived[-1].expand(result.batch_size))
     if plan.also_again is None:
         return result
     also = plan.also_again(operands[0])
@@ -269,6 +319,7 @@ def _find_reads(plan: Plan, operands: Sequence[Batch]) -> list[tuple[Pending, in
 
 def _derive(plan: Plan, needs: DerivedInputs, operands: Sequence[Batch], inputs: int) -> list[torch.Tensor] | None:
     """Return what the kernel gets besides the operands; None if the ordinary call has to do it, or to raise the error with the sample's file."""
+    assert callable(needs.derivation.compute)
     first = operands[0]
     extents, skipped = first.buffer.shape, int(plan.any_rows)
     if first.ragged_shapes is None and extents[skipped:] != plan.input_shape[skipped:]:
@@ -295,16 +346,11 @@ def _derive(plan: Plan, needs: DerivedInputs, operands: Sequence[Batch], inputs:
     # Not raised here: the ordinary call computes the same again and names the sample and its file.
     except (RuntimeError, ValueError, TypeError, IndexError):
         return None
-    if needs.has_shapes:
-        return None if shapes is None or _have_equal_rows(shapes) else [*tensors, shapes]
+    if needs.shape_columns:
+        return None if shapes is None or _have_equal_rows(shapes) else [shapes, *tensors]
     if shapes is not None and (not _have_equal_rows(shapes) or tuple(shapes[0].tolist()) != plan.output_shape[1:]):
         return None
     return [*tensors]
-
-
-def _find_passed(operands: Sequence[Batch], needs: DerivedInputs) -> list[Batch]:
-    """Return the operands that the kernel gets. The host has read the others."""
-    return [operand for k, operand in enumerate(operands) if 2 * k in needs.passed]
 
 
 def _have_equal_rows(shapes: torch.Tensor) -> bool:
@@ -315,7 +361,7 @@ def _have_equal_rows(shapes: torch.Tensor) -> bool:
 def _make_packed(plan: Plan, first: Batch, derived: list[torch.Tensor] | None, output: torch.Tensor, pending: Pending | None) -> Batch:
     if plan.inputs is None or derived is None:
         return new_batch(output, first.ragged_shapes, plan.layout, pending, fixed=first.shared_extents)
-    return new_batch(output, derived[-1], plan.layout, pending, fixed=plan.inputs.extents)
+    return new_batch(output, derived[0], plan.layout, pending, fixed=plan.inputs.extents)
 
 
 def _launch_within_stream(

@@ -87,6 +87,7 @@ def freeze(key: list[Any], value: Any) -> None:
 
 # --- Calls ---
 
+_has_zero = native.c_function("ndd_has_zero")  # NumPy takes 8 us instead of 2, a third of a call
 _WARNS = "output_dtype"  # an argument that warns at each call
 
 
@@ -129,7 +130,7 @@ class _Calls:
                 continue
             if any((other._layout or "").startswith("F") for other in operands[self.op.inputs :]):
                 return None  # the numbers of frames, which the ordinary call compares, change with each batch
-            if not shapes.numpy().all():
+            if not shapes.is_contiguous() or _has_zero(shapes.data_ptr(), shapes.numel()):
                 return None
             key.append(operand.shared_extents)
         return tuple(key)

@@ -21,8 +21,23 @@ ROWS = native.numbers("plan.Rows")
 OUTPUT = native.numbers("plan.Place")["output_place"]
 WHOLE = -1  # in a place: the argument is the tensor
 _begin_plan = native.c_function("ndd_plan")
+_derive_in_plan = native.c_function("ndd_plan_derivation")
 _end_plan = native.c_function("ndd_plan_made")
 _release = native.address(native.c_function("ndd_plan_release"))
+
+
+class DerivedTensors(NamedTuple):
+    """What native code computes in each call of a plan, from constants and from tensors of the call."""
+
+    function: Any  # a C function (csrc/ndd/derive.h)
+    arguments: bytes  # that it gets
+    places: Sequence[int]  # four numbers each: a byte of these arguments, the tensor whose address goes there, the byte in it, whether to round it
+    options: Sequence[int]  # that it gets
+    host: Sequence[int]  # of each tensor that the kernel does not get: its number, dtype, number of dimensions and shape
+    host_count: int
+    tables: int  # how many of the tensors it fills: the last ones
+    is_ragged: bool  # the second tensor of the call has the shapes of the first
+    is_fixed: bool  # the output has the shape of the first call
 
 
 class NativePlan(NamedTuple):
@@ -33,7 +48,14 @@ class NativePlan(NamedTuple):
 
 
 def keep_call(
-    kernel: Any, arguments: Sequence[Any], places: Sequence[tuple[int, int, int]], fits: Sequence[int], packed: int, rows: int, previous: int | None
+    kernel: Any,
+    arguments: Sequence[Any],
+    places: Sequence[tuple[int, int, int]],
+    fits: Sequence[int],
+    packed: int,
+    rows: int,
+    previous: int | None,
+    derived: DerivedTensors | None = None,
 ) -> NativePlan | None:
     """Return a native plan; None if the kernel cannot be repeated.
 
@@ -46,12 +68,22 @@ def keep_call(
         packed: The tensor with the shapes of a packed output, or -1.
         rows: Which numbers of samples fit, one of ``ROWS``.
         previous: The handle of a plan for other shapes, which native code tries as well.
+        derived: What native code computes in each call. The tensors that it fills are not passed to later calls; the shapes of a packed output are,
+            and are filled.
     """
     # Between the two functions the library captures the arguments of this thread's next kernel call instead of running it: torch's dispatcher
     # converts them exactly as it does for a real call.
     try:
         tensors = (ctypes.c_int64 * (3 * len(places)))(*chain(*places)), len(places), (ctypes.c_int64 * len(fits))(*fits), len(fits)
         _begin_plan(*tensors, packed, rows)
+        if derived is not None:
+            _derive_in_plan(
+                *(native.address(derived.function), derived.arguments, len(derived.arguments)),
+                *((ctypes.c_int64 * len(derived.places))(*derived.places), len(derived.places) // 4),
+                *((ctypes.c_int64 * len(derived.options))(*derived.options), len(derived.options)),
+                *((ctypes.c_int64 * len(derived.host))(*derived.host), derived.host_count),
+                *(derived.tables, derived.is_ragged, derived.is_fixed),
+            )
         kernel(*arguments)
     finally:
         handle = _end_plan(previous)
@@ -70,7 +102,8 @@ if _again_on_stream is not None:
     _again_on_stream = bypass_overload(_again_on_stream)
 
 NOT_ONE_CALL = object()
-_NO_TENSORS = [(None,) * (4 - count) for count in range(5)]  # what follows the tensors of a plan
+_MAX_TENSORS = 6  # of ndd::again_on_stream
+_NO_TENSORS = [(None,) * (_MAX_TENSORS - count) for count in range(_MAX_TENSORS + 1)]  # what follows the tensors of a plan
 
 
 def launch_in_one_call(
@@ -98,9 +131,9 @@ def launch_in_one_call(
     ours = launch_stream(device)
     theirs, (stream, torch_stream) = _current_stream(device), ours.both
     captured = _is_capturing()
-    # The one needs events between the streams, the other a place in the queue: neither is a single native call. The native function takes four
+    # The one needs events between the streams, the other a place in the queue: neither is a single native call. The native function takes six
     # tensors, without a list of them that it would have to copy.
-    if (captured and theirs != stream) or ((device, stream) in queues and is_queued(device, stream)) or len(tensors) > 4:
+    if (captured and theirs != stream) or ((device, stream) in queues and is_queued(device, stream)) or len(tensors) > _MAX_TENSORS:
         return NOT_ONE_CALL
     before, unrecorded = -1, None
     for operand in operands:

@@ -2,17 +2,19 @@
 """Arguments for single axes in the form of native code that computes windows and sizes (csrc/ops/geometry/axis_numbers.h)."""
 
 import struct
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ..._core import native
+from ..._core.operators.operator import Derivation, NativeDerivation
 from ..._core.values.batch import Batch
 
 # Other types are rare and left to Python.
-_DTYPES = {dtype: number for number, dtype in native.DTYPES.items() if dtype in (torch.float32, torch.float64, torch.int32, torch.int64)}
+_TAKEN = (torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, torch.bool)
+_DTYPES = {dtype: number for number, dtype in native.DTYPES.items() if dtype in _TAKEN}
 _INT64 = _DTYPES[torch.int64]
 
 
@@ -33,7 +35,7 @@ class AxisNumbers(NamedTuple):
         if dtype is None or not values.is_contiguous():
             return None
         address = values.data_ptr() + self.column * values.element_size()
-        return struct.pack("PqqdQ", address, dtype, 0 if len(values) == 1 else values.stride(0), 0.0, self.relative)
+        return struct.pack("PqqdQ", address, dtype, 0 if len(values) == 1 else _columns(values), 0.0, self.relative)
 
     def is_equal(self, length: "int | np.ndarray | torch.Tensor") -> bool:
         """Return whether it is the same number of elements in samples of this extent."""
@@ -41,34 +43,41 @@ class AxisNumbers(NamedTuple):
 
 
 SIZE = struct.calcsize("PqqdQ")
-_ADDRESS = struct.Struct("P")
+_STRIDE = struct.Struct("q")
+_STRIDE_AT = struct.calcsize("Pq")
 
 
-class Template:
-    """Packed arguments, some of them with a value for each sample, which other values of the same types and shapes replace.
+def derive_natively(
+    function: Any,
+    packed: bytes,
+    numbers: Sequence[tuple[int, AxisNumbers]],
+    options: Sequence[int],
+    count: int,
+    is_fixed: bool = False,
+    passed: bool = False,
+) -> Derivation:
+    """Return how native code computes again what follows from packed arguments and the shapes of the samples.
 
     Args:
-        packed: The arguments.
-        places: The offsets of those in ``packed``.
+        function: The C function (csrc/ndd/derive.h).
+        packed: Its arguments.
+        numbers: Those in ``packed``, with their places. Where they have a value for each sample, those of each call replace them.
+        options: Integers for the function.
+        count: The number of tables that it fills.
+        is_fixed: Whether the shape of the output follows from constants.
+        passed: Whether the kernel gets the arguments as well.
     """
+    arguments, places = bytearray(packed), []
+    for offset, axis in numbers:
+        if (values := axis.values) is not None:
+            places.append((offset, axis.name, axis.column * values.element_size()))
+            _STRIDE.pack_into(arguments, offset + _STRIDE_AT, _columns(values))  # one sample is packed with a stride of 0, later calls have several
+    names = frozenset(name for _, name, _ in places)
+    return Derivation(NativeDerivation(function, bytes(arguments), places, options, is_fixed), count, names, names if passed else frozenset())
 
-    def __init__(self, packed: bytes, places: Sequence[tuple[int, AxisNumbers]]) -> None:
-        self._packed = packed
-        self._places = [
-            (offset, numbers.name, numbers.column * numbers.values.element_size()) for offset, numbers in places if numbers.values is not None
-        ]
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The arguments with a value for each sample."""
-        return frozenset(name for _, name, _ in self._places)
-
-    def fill(self, values: Mapping[str, torch.Tensor]) -> bytes:
-        """Return the arguments with other values, which must outlive the result and be contiguous."""
-        packed = bytearray(self._packed)
-        for offset, name, position in self._places:
-            _ADDRESS.pack_into(packed, offset, values[name].data_ptr() + position)
-        return bytes(packed)
+def _columns(values: torch.Tensor) -> int:
+    return values.numel() // max(1, len(values))
 
 
 def pack_extents(extents: "int | np.ndarray") -> bytes:

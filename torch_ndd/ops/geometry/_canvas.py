@@ -9,9 +9,8 @@ import torch
 
 from ..._core import native
 from ..._core.operators.operator import Derivation
-from ..._core.values.batch import Batch
 from .._columns import choose, float32
-from ._axis_numbers import SIZE, AxisNumbers, Template, pack_shapes
+from ._axis_numbers import SIZE, AxisNumbers, derive_natively
 from ._resize_plan import single
 
 _find_paste_canvases, _find_rotated_canvases = native.c_function("ndd_paste_canvases"), native.c_function("ndd_rotated_canvases")
@@ -72,38 +71,19 @@ def _volume_weights(cos: Any, sin: Any, axis: Sequence[Any]) -> list[tuple[Any, 
 def derive_paste_canvases(ratio: Any, min_canvas_size: Any, paste_y: Any, paste_x: Any) -> Derivation | None:
     """Return how to compute again where :func:`paste` begins to read, and the canvases; None for an argument that native code does not take."""
     values = {"ratio": ratio, "min_canvas_size": min_canvas_size, "paste_y": paste_y, "paste_x": paste_x}
-    if (template := _pack_numbers(values)) is None:
-        return None
-
-    def compute(images: Batch, values: Mapping[str, torch.Tensor]) -> tuple[tuple[torch.Tensor], torch.Tensor]:
-        size = images.batch_size
-        starts, shapes = torch.empty(2, size, 3, dtype=torch.int64).unbind(0)
-        if not _find_paste_canvases(template.fill(values), *pack_shapes(images), size, starts.data_ptr(), shapes.data_ptr()):
-            raise ValueError("wrong canvases")
-        return (starts,), shapes
-
-    return Derivation(compute, 1, template.names)
+    return _derive(_find_paste_canvases, values, (), 1, False)
 
 
-def derive_rotated_canvases(first: int, angle: Any) -> Derivation | None:
-    """Return how to compute the canvases of images that grow again; their height is the axis ``first``."""
-    if (template := _pack_numbers({"angle": angle})) is None:
-        return None
-
-    def compute(images: Batch, values: Mapping[str, torch.Tensor]) -> tuple[tuple[()], torch.Tensor]:
-        size, ndim = images.batch_size, images.ndim
-        shapes = torch.empty(size, ndim, dtype=torch.int64)
-        if not _find_rotated_canvases(template.fill(values), *pack_shapes(images), size, ndim, first, shapes.data_ptr()):
-            raise ValueError("wrong angles")
-        return (), shapes
-
-    return Derivation(compute, 0, template.names, passed=template.names)
+def derive_rotated_canvases(first: int, angle: Any, keep_size: bool) -> Derivation | None:
+    """Return how to check the angles of images again, whose height is the axis ``first``, and to compute their canvases."""
+    return _derive(_find_rotated_canvases, {"angle": angle}, (first, keep_size), 0, True)
 
 
-def _pack_numbers(arguments: Mapping[str, Any]) -> Template | None:
-    """Return arguments, each a number or a tensor with one for each sample, as native code takes them."""
+def _derive(function: Any, arguments: Mapping[str, Any], options: Sequence[int], count: int, passed: bool) -> Derivation | None:
+    """Return the derivation of a function of arguments, each a number or a tensor with one for each sample; None if it does not take them."""
     numbers = [AxisNumbers(values=v, name=name) if isinstance(v, torch.Tensor) else AxisNumbers(float32(v)) for name, v in arguments.items()]
     packed = [number.pack() for number in numbers]
-    if any(number.values is not None and number.values.numel() != len(number.values) for number in numbers):
+    if None in packed or any(number.values is not None and number.values.numel() != len(number.values) for number in numbers):
         return None
-    return None if None in packed else Template(b"".join(p for p in packed if p is not None), [(k * SIZE, n) for k, n in enumerate(numbers)])
+    table = b"".join(part for part in packed if part is not None)
+    return derive_natively(function, table, [(k * SIZE, n) for k, n in enumerate(numbers)], options, count, passed=passed)

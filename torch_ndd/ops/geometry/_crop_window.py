@@ -35,7 +35,7 @@ from ._windows import find_windows
 Policy = Literal["error", "pad", "trim_to_shape"]
 POLICIES = get_args(Policy)
 Rounding = Literal["round", "truncate", "half_to_even"]
-_ROUNDINGS = get_args(Rounding)
+ROUNDINGS = get_args(Rounding)
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
 
 
@@ -81,6 +81,14 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
 
 def _find_window(input: Batch, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow | None:
     """Return the window that native code computes; None if an argument is wrong."""
+    axes = pack_windows(layout, arguments)
+    if axes is None or arguments.out_of_bounds_policy not in POLICIES:
+        return None
+    return find_windows("crop", input, extents, axes, arguments.out_of_bounds_policy, arguments.rounding)
+
+
+def pack_windows(layout: str, arguments: CropArguments) -> list[tuple[int, AxisNumbers, AxisNumbers]] | None:
+    """Return the axes of a window with its position and its size; None for wrong arguments."""
     sizes: dict[str, AxisNumbers] = {}
     if arguments.crop is not None:
         values = arguments.crop if isinstance(arguments.crop, torch.Tensor) else None
@@ -101,9 +109,7 @@ def _find_window(input: Batch, layout: str, extents: tuple[Column, ...], argumen
         axis = {"W": "x", "H": "y", "D": "z", "F": "" if "D" in layout else "z"}.get(letter)
         if axis:
             axes.append((dimension, _numbers_of(f"crop_pos_{axis}", getattr(arguments, f"crop_pos_{axis}")), sizes.get(axis, _WHOLE)))
-    if arguments.out_of_bounds_policy not in POLICIES or arguments.rounding not in _ROUNDINGS:
-        return None
-    return find_windows("crop", input, extents, axes, arguments.out_of_bounds_policy, arguments.rounding)
+    return axes if arguments.rounding in ROUNDINGS else None
 
 
 _WHOLE = AxisNumbers(0.0)
@@ -118,7 +124,7 @@ def _numbers_of(name: str, value: Any, column: int = 0) -> AxisNumbers:
 def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow:
     policy, rounding = arguments.out_of_bounds_policy, arguments.rounding
     check_choice(op, "out_of_bounds_policy", policy, POLICIES)
-    check_choice(op, "rounding", rounding, _ROUNDINGS)
+    check_choice(op, "rounding", rounding, ROUNDINGS)
     sizes = _sizes(op, arguments)
     start: list[Column] = []
     extent: list[Column] = []

@@ -19,7 +19,7 @@ import torch
 from ..._core.native.tracing import is_compiling
 from ..._core.suggestions import check_choice
 from .._columns import in_sample
-from ._resize_sizes import SizeCall, find_sizes
+from ._resize_sizes import PackedSizes, find_sizes, pack_sizes
 
 Column = float | np.ndarray | torch.Tensor
 _ARRAYS = (np.ndarray, torch.Tensor)
@@ -40,7 +40,12 @@ class ResizePlan:
     start: Sequence[Column]
     end: Sequence[Column]
     whole: bool  # the region is known to be the whole sample and need not be passed on
-    call: SizeCall | None = None  # how to compute it again for other values of each sample
+    arguments: tuple[Any, ...] = ()  # what it follows from
+    packed: PackedSizes | None = None  # the same in native form, if native code has computed it
+
+    def pack(self) -> PackedSizes | None:
+        """Return the arguments in native form; None if native code does not take them."""
+        return self.packed or pack_sizes(len(self.extents), *self.arguments)
 
     def is_kept(self, axis: int, extent: int | torch.Tensor) -> bool:
         """Return whether an axis is known not to change."""
@@ -125,17 +130,18 @@ def plan_resize(
     arrays = tuple([e.numpy() if isinstance(e, torch.Tensor) else e for e in extents])
     if plain and np.ndarray not in map(type, arrays):
         return _plain_plan(op, arrays, arguments, mode, roi_relative, subpixel_scale)  # type: ignore[arg-type]
+    source = arguments, mode, roi_relative, subpixel_scale
     fixed = _given_extents(op, len(arrays), arguments, mode) if plain else None
     if fixed is not None and all(map(_never_zero, arrays)):
-        return ResizePlan(list(fixed), [0.0] * len(arrays), [_real(e) for e in arrays], True)
+        return ResizePlan(list(fixed), [0.0] * len(arrays), [_real(e) for e in arrays], True, source)
     if not any(isinstance(e, torch.Tensor) for e in arrays):
         found = find_sizes(arrays, arguments, mode, roi_relative, subpixel_scale)
         if found is not None:
-            return ResizePlan(*found[:3], False, found[3])
+            return ResizePlan(*found[:3], False, source, found[3])
     with np.errstate(over="ignore"):  # a size beyond float32 is infinite, as in plain Python
         plan = _plan(op, arrays, arguments, mode, roi_relative, subpixel_scale)
     _check_extents(op, plan[0])
-    return ResizePlan([torch.from_numpy(e.astype(np.int64)) if isinstance(e, np.ndarray) else int(e) for e in plan[0]], *plan[1:])
+    return ResizePlan([torch.from_numpy(e.astype(np.int64)) if isinstance(e, np.ndarray) else int(e) for e in plan[0]], *plan[1:], source)
 
 
 @functools.lru_cache(maxsize=1024)  # as below: 60 us for a ragged batch whose caches are cold become 20
@@ -218,7 +224,7 @@ def _plain_plan(
 ) -> ResizePlan:
     plan = _plan(op, extents, arguments, mode, roi_relative, subpixel_scale)
     _check_extents(op, plan[0])
-    return ResizePlan([int(e) for e in plan[0]], *plan[1:])
+    return ResizePlan([int(e) for e in plan[0]], *plan[1:], (arguments, mode, roi_relative, subpixel_scale))
 
 
 def columns(op: str, argument: str, value: object, axes: int) -> list[Column]:

@@ -1,62 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0
 """Output sizes and source regions of resized samples in one call of native code, for arguments with a number for each sample."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from ..._core import native
-from ..._core.values.batch import Batch
+from ..._core.operators.operator import Derivation
 from .._columns import float32
-from ._axis_numbers import SIZE, AxisNumbers, Template, pack_extents
+from ._axis_numbers import SIZE, AxisNumbers, derive_natively, pack_extents
 
-_find_sizes, _find_regions = native.c_function("ndd_resize_sizes"), native.c_function("ndd_resize_regions")
+_find_sizes, _find_regions, _find_windows = map(native.c_function, ("ndd_resize_sizes", "ndd_resize_regions", "ndd_resize_windows"))
 _MODES, _ROUNDINGS = native.numbers("resize.Mode"), native.numbers("resize.SizeRounding")
 _NONE = AxisNumbers()  # no size, no limit
 _ARGUMENTS = 5  # of each axis
 
 
-class SizeCall:
-    """The sizes of samples with the same constants, but other values for each sample."""
+class PackedSizes(NamedTuple):
+    """The arguments of a resize in the form of native code: five for each axis, and options."""
 
-    def __init__(self, packed: bytes, numbers: Sequence[AxisNumbers], options: tuple[Any, ...]) -> None:
-        self._template = Template(packed, [(k * SIZE, part) for k, part in enumerate(numbers)])
-        self.names = self._template.names
-        self._axes, self._options = len(numbers) // _ARGUMENTS, options
+    packed: bytes
+    numbers: list[AxisNumbers]
+    options: tuple[int, ...]
+    is_number: list[bool]  # whether the extent of an axis follows from the arguments alone, and is the same for all samples
+    rows: set[int]  # numbers of samples that values are given for
 
-    def __call__(self, input: Batch, first: int, values: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return regions, float32 (N, 2 * axes), and the shapes of the output. Raise ValueError if an argument is wrong, or a sample empty.
+    def derive_regions(self, first: int, is_fixed: bool) -> Derivation:
+        """Return how to compute source regions, float32 (N, 2 * axes), and shapes again, for samples whose axes begin with ``first``."""
+        places = [(k * SIZE, number) for k, number in enumerate(self.numbers)]
+        return derive_natively(_find_regions, self.packed, places, (len(self.is_number), first, *self.options), 1, is_fixed)
 
-        Args:
-            input: The samples.
-            first: The first of the axes.
-            values: The arguments with a value for each sample.
+    def derive_windows(
+        self, first: int, window: Sequence[AxisNumbers], mirror: AxisNumbers, rounding: int, rule: int, is_fixed: bool
+    ) -> Derivation | None:
+        """Return how to compute mirrored windows of the resized samples again; None for a type that native code does not take.
+
+        ``window``: position and size along each axis.
         """
-        size, ndim = input.batch_size, input.ndim
-        if input.ragged_shapes is None:
-            table = np.empty((size, ndim), np.int64)
-            table[:] = input.buffer.shape[1:]
-            shapes = torch.from_numpy(table)
-        else:
-            shapes = input.ragged_shapes.clone()
-        regions = torch.empty(size, 2 * self._axes)
-        results = shapes.data_ptr(), regions.data_ptr()
-        if not _find_regions(self._template.fill(values), self._axes, size, *self._options, first, ndim, *results):
-            raise ValueError("wrong sizes")
-        return regions, shapes
+        numbers = [*self.numbers, *window, mirror]
+        packed = [number.pack() for number in numbers]
+        places = [(k * SIZE, number) for k, number in enumerate(numbers)]
+        options = len(self.is_number), first, *self.options, rounding, rule
+        table = b"".join(part for part in packed if part is not None)
+        return None if None in packed else derive_natively(_find_windows, table, places, options, 1 if rule == 0 else 2, is_fixed)
 
 
-def find_sizes(
-    extents: Sequence[int | np.ndarray], arguments: tuple[Any, ...], mode: str | None, relative_region: bool, subpixel_scale: bool
-) -> tuple[list[Any], list[np.ndarray], list[np.ndarray], SizeCall] | None:
-    """Return extents, starts and ends for the arguments of :func:`plan_resize`, in its order, and how to compute them again.
-
-    Return None if :func:`_plan` has to compute them, or to raise. Extents that follow from the arguments alone are numbers, others int64 (N,).
-    """
+def pack_sizes(axes: int, arguments: tuple[Any, ...], mode: str | None, relative_region: bool, subpixel_scale: bool) -> PackedSizes | None:
+    """Return the arguments of :func:`plan_resize`, in its order, for native code; None if it does not take them, or one of them is wrong."""
     size, x, y, z, shorter, longer, max_size, roi_start, roi_end, sizes, scales, alignment, size_rounding = arguments
-    axes = len(extents)
     forms = [value for value in (size, shorter, longer, sizes, scales) if value is not None]
     separate = any(value is not None for value in (x, y, z))
     sides = shorter is not None or longer is not None
@@ -79,26 +72,39 @@ def find_sizes(
         wanted = _split(name, forms[0], axes, one_for_all=size is None, relative=scales is not None)
     limits = [_NONE] * axes if max_size is None else _split("max_size", max_size, axes, one_for_all=True)
     starts, ends = ([_NONE] * axes if value is None else _split(n, value, axes) for n, value in (("roi_start", roi_start), ("roi_end", roi_end)))
-    rows = {len(value) for value in (*arguments, *extents) if isinstance(value, torch.Tensor | np.ndarray)} - {1}
     parts = list(zip(wanted, limits, starts, ends, _split("alignment", alignment, axes, one_for_all=True), strict=False))
     numbers = [number for part in parts for number in part]
     packed = [number.pack() for number in numbers]
-    if len(parts) != axes or None in packed or len(rows) != 1:
+    if len(parts) != axes or None in packed:
         return None
     # Extents that follow from the arguments are numbers, which a Batch knows to be equal.
     are_extents = mode in ("default_mode", "stretch") and scales is None
     is_number = [are_extents and w.values is None and w.number != 0 and limit.values is None for w, limit in zip(wanted, limits, strict=True)]
-    if all(is_number) and roi_start is None:
-        return None  # nothing differs between samples
-    count = rows.pop()
-    found, bounds = np.empty((axes, count), np.int64), np.empty((2 * axes, count))
-    table = b"".join(part for part in packed if part is not None)
-    lengths = b"".join(map(pack_extents, extents))
     options = (_MODES[mode], _ROUNDINGS[size_rounding], roi_start is not None, bool(relative_region), bool(subpixel_scale))
-    if not _find_sizes(lengths, table, axes, count, *options, found.ctypes.data, bounds.ctypes.data):
+    rows = {len(value) for value in arguments if isinstance(value, torch.Tensor)}
+    return PackedSizes(b"".join(part for part in packed if part is not None), numbers, options, is_number, rows)
+
+
+def find_sizes(
+    extents: Sequence[int | np.ndarray], arguments: tuple[Any, ...], mode: str | None, relative_region: bool, subpixel_scale: bool
+) -> tuple[list[Any], list[np.ndarray], list[np.ndarray], PackedSizes] | None:
+    """Return extents, starts and ends for the arguments of :func:`plan_resize`, in its order, and these in native form.
+
+    Return None if :func:`_plan` has to compute them, or to raise. Extents that follow from the arguments alone are numbers, others int64 (N,).
+    """
+    sizes = pack_sizes(len(extents), arguments, mode, relative_region, subpixel_scale)
+    if sizes is None or (all(sizes.is_number) and not sizes.options[2]):
+        return None  # nothing differs between samples
+    rows = (sizes.rows | {len(extent) for extent in extents if isinstance(extent, np.ndarray)}) - {1}
+    if len(rows) != 1:
         return None
-    columns = [int(row[0]) if equal else torch.from_numpy(row) for row, equal in zip(found, is_number, strict=True)]
-    return columns, list(bounds[:axes]), list(bounds[axes:]), SizeCall(table, numbers, options)
+    axes, count = len(extents), rows.pop()
+    found, bounds = np.empty((axes, count), np.int64), np.empty((2 * axes, count))
+    lengths = b"".join(map(pack_extents, extents))
+    if not _find_sizes(lengths, sizes.packed, axes, count, *sizes.options, found.ctypes.data, bounds.ctypes.data):
+        return None
+    columns = [int(row[0]) if equal else torch.from_numpy(row) for row, equal in zip(found, sizes.is_number, strict=True)]
+    return columns, list(bounds[:axes]), list(bounds[axes:]), sizes
 
 
 def _split(name: str, value: Any, axes: int, one_for_all: bool = False, relative: bool = False) -> list[AxisNumbers]:

@@ -2,7 +2,7 @@
 """The windows of all samples in one call of native code, outside graphs."""
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -11,10 +11,10 @@ from ..._core import native
 from ..._core.operators.operator import Derivation
 from ..._core.values.batch import Batch, empty_batch, empty_packed
 from .._columns import Column
-from ._axis_numbers import SIZE, AxisNumbers, Template, pack_shapes
+from ._axis_numbers import SIZE, AxisNumbers, derive_natively, pack_shapes
 
 _find_windows = native.c_function("ndd_windows")
-_KINDS, _POLICIES, _ROUNDINGS = (native.numbers(f"window.{name}") for name in ("Kind", "Policy", "Rounding"))
+_KINDS, _POLICIES, ROUNDINGS = (native.numbers(f"window.{name}") for name in ("Kind", "Policy", "Rounding"))
 
 
 class CropWindow(NamedTuple):
@@ -25,7 +25,7 @@ class CropWindow(NamedTuple):
     rows: torch.Tensor  # the starts, int64 (1 or N, axes)
     # If native code has computed them: the extents, int64 (N, axes), and how to do it again.
     shapes: torch.Tensor | None = None
-    call: "WindowCall | None" = None
+    derivation: Derivation | None = None
 
     def is_whole(self, input: Batch) -> bool:
         """Return whether this is known to be all of every sample."""
@@ -38,48 +38,6 @@ class CropWindow(NamedTuple):
         if self.shapes is None or None not in known:
             return empty_batch(input.batch_size, self.extent, dtype, input.buffer.device, layout)
         return empty_packed(self.shapes, dtype, input.buffer.device, layout, tuple(known))
-
-
-def derive_windows(window: CropWindow) -> Derivation | None:
-    """Return how to compute the starts and the shapes of windows like these again; None if they follow from constants."""
-    if (call := window.call) is None:
-        return None
-    is_fixed = not any(isinstance(extent, torch.Tensor) for extent in window.extent)
-
-    def compute(input: Batch, values: Mapping[str, torch.Tensor]) -> tuple[tuple[torch.Tensor], torch.Tensor | None]:
-        starts, shapes = call(input, values)
-        return (starts,), None if is_fixed else shapes
-
-    return Derivation(compute, 1, call.names)
-
-
-class WindowCall:
-    """The windows of samples with the same constants, but other values for each sample."""
-
-    def __init__(self, kind: str, axes: Sequence[tuple[int, AxisNumbers, AxisNumbers]], packed: bytes, policy: str, rounding: str) -> None:
-        step = 8 + 2 * SIZE
-        begins = [(k * step + 8, begin) for k, (_, begin, _) in enumerate(axes)]
-        ends = [(k * step + 8 + SIZE, end) for k, (_, _, end) in enumerate(axes)]
-        self._template = Template(packed, [*begins, *ends])
-        self.names = self._template.names
-        self._kind, self._axes = _KINDS[kind], len(axes)
-        self._options = _POLICIES[policy], _ROUNDINGS[rounding]
-
-    def __call__(self, input: Batch, values: Mapping[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return starts and extents, int64 (N, axes). Raise ValueError if an argument is wrong."""
-        found = self.run(input, self._template.fill(values))
-        if found is None:
-            raise ValueError("wrong windows")
-        return found
-
-    def run(self, input: Batch, packed: bytes) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Return the same for packed arguments; None if one is wrong."""
-        size, ndim = input.batch_size, input.ndim
-        starts, shapes = torch.empty(2, size, ndim, dtype=torch.int64).unbind(0)
-        extents, stride = pack_shapes(input)
-        results = starts.data_ptr(), shapes.data_ptr()
-        fine = _find_windows(self._kind, extents, stride, size, ndim, packed, self._axes, *self._options, *results)
-        return (starts, shapes) if fine else None
 
 
 def find_windows(
@@ -97,13 +55,15 @@ def find_windows(
     """
     if not input.batch_size:
         return None
-    packed = b""
+    packed, numbers = b"", []
     moved, equal = set(), set()  # dimensions in which the windows have different extents, and one that follows from the arguments
     for dimension, begin, end in axes:
         first, last = begin.pack(), end.pack()
         if first is None or last is None:
             return None
-        packed += struct.pack("q", dimension) + first + last
+        packed += struct.pack("q", dimension)
+        numbers += (len(packed), begin), (len(packed) + SIZE, end)
+        packed += first + last
         length = extents[dimension]
         if kind == "crop":
             known = end.values is None and (end.number > 0 or not isinstance(length, torch.Tensor))
@@ -111,11 +71,12 @@ def find_windows(
             known = begin.is_equal(length) and end.is_equal(length)
         known = known and not (policy == "trim_to_shape" and (begin.values is not None or isinstance(length, torch.Tensor)))
         (equal if known else moved).add(dimension)
-    call = WindowCall(kind, axes, packed, policy, rounding)
-    results = call.run(input, packed)
-    if results is None:
+    options = _KINDS[kind], len(axes), _POLICIES[policy], ROUNDINGS[rounding]
+    starts, shapes = torch.empty(2, input.batch_size, input.ndim, dtype=torch.int64).unbind(0)
+    results = starts.data_ptr(), None, shapes.data_ptr()
+    if not _find_windows(*pack_shapes(input), input.batch_size, input.ndim, packed, struct.pack("4q", *options), *results):
         return None
-    starts, shapes = results
-    columns, numbers = shapes.unbind(1), shapes[0].tolist()
-    found = tuple([columns[k] if k in moved else numbers[k] if k in equal else extent for k, extent in enumerate(extents)])
-    return CropWindow(starts.unbind(1), found, starts, shapes, call)
+    columns, lengths = shapes.unbind(1), shapes[0].tolist()
+    found = tuple([columns[k] if k in moved else lengths[k] if k in equal else extent for k, extent in enumerate(extents)])
+    is_fixed = not any(isinstance(extent, torch.Tensor) for extent in found)
+    return CropWindow(starts.unbind(1), found, starts, shapes, derive_natively(_find_windows, packed, numbers, options, 1, is_fixed))

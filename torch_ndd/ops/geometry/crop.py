@@ -14,7 +14,6 @@ from .._formulas import mirror_axis, normal, per_channel, saturate
 from .._outputs import check_per_channel, columns_of, output_type, permute_layout
 from ..color import _pixel_chain
 from ._crop_window import CROP_LAYOUTS, CropArguments, Policy, Rounding, crop_window
-from ._windows import derive_windows
 
 
 @operator(layouts=CROP_LAYOUTS)
@@ -68,7 +67,7 @@ def crop(
         check_per_channel("crop", "fill_values", fill_values, window.extent[layout.index("C")])
     wanted = output_type("crop", dtype, output_dtype) or images.dtype
     out = window.allocate(images, wanted, layout)
-    return launch(out, (window.rows, fill_values, pad, layout), derivation=derive_windows(window))
+    return launch(out, (window.rows, fill_values, pad, layout), derivation=window.derivation)
 
 
 def _normalized_formula(
@@ -172,9 +171,8 @@ def crop_mirror_normalize(
     out = empty_batch(images.batch_size, extents, wanted, images.buffer.device, order)
     kernel_arguments = (window.rows, fill_values, pad, mirror, mean, std, float(scale), float(shift), layout, order)
     whole = all(size is None for size in (crop, crop_d, crop_h, crop_w)) or window.is_whole(images)
-    derivation = None
-    if not any(isinstance(extent, torch.Tensor) for extent in window.extent):
-        derivation = derive_windows(window)
+    # The shapes of windows that differ have the axes of the input.
+    derivation = None if any(isinstance(extent, torch.Tensor) for extent in window.extent) else window.derivation
     return launch(out, kernel_arguments, fusable=whole and not pad_output, derivation=derivation)
 
 

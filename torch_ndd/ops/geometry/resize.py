@@ -3,8 +3,7 @@
 
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -20,10 +19,11 @@ from ..._core.values.batch import Batch, empty_batch, new_batch
 from .._columns import as_hashable, choose, extent_of, extents_of, rows
 from .._outputs import check_per_channel, columns_of, permute_layout, resized, result_type
 from ..reductions import reduced_axes as reduced_axes
-from ._crop_window import CropArguments, CropWindow, Rounding, window_in
+from ._axis_numbers import AxisNumbers
+from ._crop_window import CropArguments, CropWindow, Rounding, pack_windows, window_in
 from ._random_crop import DEFAULT_AREA, DEFAULT_ASPECT_RATIO, Range, check_ranges, draw_windows
 from ._resize_plan import Mode, ResizePlan, SizeRounding, filters_of, plan_resize, spatial_axes, swap
-from ._resize_sizes import SizeCall
+from ._windows import ROUNDINGS
 
 LAYOUTS = ("HWC", "FHWC", "CHW", "FCHW", "CFHW", "DHWC", "FDHWC", "CDHW", "FCDHW", "CFDHW")
 Rule = Literal["dali", "torch", "pillow", "pillow_12"]
@@ -188,14 +188,15 @@ def resize_crop_mirror(
     normalization = _normalization(op, images, mean, std, output_layout)
     dimensions = range(first, first + axes)
     launch = _launch_plan(op, images, mirrored, dimensions, filters, antialias, dtype, (), number, part, (None, *normalization))
-    is_fixed = _has_fixed_shape(images, dimensions, mirrored.extents)
-    if is_compiling() or any(isinstance(value, torch.Tensor) for value in (*sizes.values(), *window, *filters)) or not is_fixed:
+    # What follows from numbers for each sample, or from the shapes of a ragged batch, is derived again in repeated calls.
+    differs = images.ragged_shapes is not None or any(isinstance(value, torch.Tensor) for value in (*sizes.values(), *window, mirror))
+    if is_compiling() or not differs or any(isinstance(kernel, torch.Tensor) for kernel in filters):
         return launch  # type: ignore[return-value]
-    if images.ragged_shapes is not None:
-        launch.any_shape = mirrored.whole
-        launch.derivation = None if mirrored.whole else _derive_windows(op, (first, axes), sizes, window, mirror, number)
-    elif isinstance(mirror, torch.Tensor):
-        launch.derivation = _derive_mirrored(op, plan, window, number)
+    is_fixed = _has_fixed_shape(images, dimensions, mirrored.extents)
+    if mirrored.whole:
+        launch.any_shape = is_fixed
+    elif is_fixed or not normalization[-1]:  # the shapes of windows that differ have the axes of the input
+        launch.derivation = _derive_windows(plan, first, window, mirror, number, is_fixed)
     return launch  # type: ignore[return-value]
 
 
@@ -387,8 +388,8 @@ def _launch_resize(
     # With a fixed shape the plan of a repeated call has the output's; otherwise the sizes are derived again for each batch.
     is_fixed = _has_fixed_shape(input, dimensions, plan.extents)
     launch.any_shape = plan.whole and is_fixed
-    if (call := plan.call) is not None and not any(isinstance(kernel, torch.Tensor) for kernel in filters):
-        launch.derivation = Derivation(functools.partial(_derive_regions, call, first, is_fixed), 1, call.names)
+    if plan.packed is not None and not any(isinstance(kernel, torch.Tensor) for kernel in filters):
+        launch.derivation = plan.packed.derive_regions(first, is_fixed)
     return launch
 
 
@@ -400,13 +401,6 @@ def _has_fixed_shape(input: Batch, dimensions: Sequence[int], extents: Sequence[
     # The axes that are not resized: frames and channels.
     others = [extent_of(input, axis) for axis in range(input.ndim) if axis not in dimensions]
     return not any(isinstance(extent, torch.Tensor) for extent in (*extents, *others))
-
-
-def _derive_regions(
-    call: SizeCall, first: int, is_fixed: bool, input: Batch, values: Mapping[str, torch.Tensor]
-) -> tuple[tuple[torch.Tensor], torch.Tensor | None]:
-    regions, shapes = call(input, first, values)
-    return (regions,), None if is_fixed else shapes
 
 
 def _rule(op: str, rule: str) -> int:
@@ -496,38 +490,14 @@ def _window_plan(op: str, plan: ResizePlan, window: CropArguments, mirror: Any, 
     return ResizePlan(_integers(shown.extent), *swap(flips, start, end), whole), part
 
 
-def _derive_mirrored(op: str, plan: ResizePlan, window: CropArguments, rule: int) -> Derivation:
-    """Return how to compute region and window again where only ``mirror`` has a value for each sample: there are eight of them at most."""
-    count = 1 << len(plan.extents)
-
-    @functools.cache  # when a call is repeated: most are not
-    def find_tables() -> tuple[np.ndarray, np.ndarray | None]:
-        plans = [_window_plan(op, plan, window, mirror, rule) for mirror in range(count)]
-        regions = [region.numpy() for mirrored, _ in plans if (region := replace(mirrored, whole=False).roi(1)) is not None]
-        parts = [part.numpy() for _, part in plans if part is not None]
-        return np.concatenate(regions), np.concatenate(parts) if parts else None
-
-    def compute(images: Batch, values: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], None]:
-        regions, parts = find_tables()
-        which = values["mirror"].numpy().reshape(-1).astype(np.int64) & (count - 1)
-        tables = [regions[which]]
-        if parts is not None:  # a window in the middle is the same in a mirrored image, and then has one row for all
-            tables.append(parts[:1] if (parts == parts[0]).all() else parts[which])
-        return [torch.from_numpy(table) for table in tables], None
-
-    return Derivation(compute, 1 if rule == 0 else 2, frozenset({"mirror"}))
-
-
-def _derive_windows(op: str, spatial: tuple[int, int], sizes: dict[str, Any], window: CropArguments, mirror: Any, rule: int) -> Derivation:
-    """Return how to compute region and window for images of other sizes, where no argument but ``mirror`` has a value for each sample."""
-
-    def compute(images: Batch, values: Mapping[str, torch.Tensor]) -> tuple[list[torch.Tensor], None]:
-        plan = plan_resize(op, _extents(images, *spatial), **sizes)
-        mirrored, part = _window_plan(op, plan, window, values.get("mirror", mirror), rule)
-        region = replace(mirrored, whole=False).roi(images.batch_size)
-        return [table for table in (region, part) if table is not None], None
-
-    return Derivation(compute, 1 if rule == 0 else 2, frozenset({"mirror"} if isinstance(mirror, torch.Tensor) else ()))
+def _derive_windows(plan: ResizePlan, first: int, window: CropArguments, mirror: Any, rule: int, is_fixed: bool) -> Derivation | None:
+    """Return how to compute source regions and windows again; None for arguments that native code does not take."""
+    sizes, axes = plan.pack(), pack_windows("DHW"[3 - len(plan.extents) :], window)
+    if sizes is None or axes is None:
+        return None
+    flips = AxisNumbers(values=mirror, name="mirror") if isinstance(mirror, torch.Tensor) else AxisNumbers(mirror)
+    limits = [limit for _, position, size in axes for limit in (position, size)]
+    return sizes.derive_windows(first, limits, flips, ROUNDINGS[window.rounding], rule, is_fixed)
 
 
 def _source_of(plan: ResizePlan, shown: CropWindow) -> tuple[list[Any], list[Any]]:

@@ -34,7 +34,7 @@ from .._columns import (
 from .._outputs import check_per_channel, output_type
 from ._axis_numbers import AxisNumbers
 from ._crop_window import POLICIES, CropWindow, Policy, check_inside, trim
-from ._windows import derive_windows, find_windows
+from ._windows import find_windows
 
 
 class _Limit(NamedTuple):
@@ -291,7 +291,7 @@ def slice(
         check_per_channel(op, "fill_values", fill_values, window.extent[layout.index("C")] if "C" in layout else 1)
     wanted = output_type(op, dtype, output_dtype) or arrays.dtype
     out = window.allocate(arrays, wanted, arrays.layout)
-    return launch(out, (window.rows, fill_values, pad, layout), derivation=derive_windows(window))
+    return launch(out, (window.rows, fill_values, pad, layout), derivation=window.derivation)
 
 
 @operator()

@@ -3,7 +3,7 @@
 
 import math
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, get_args
 
 import torch
@@ -94,10 +94,7 @@ def rotate(
     derivation = None
     varies = isinstance(angle, torch.Tensor) or images.ragged_shapes is not None
     if varies and size is None and spatial == 2 and not frames and not is_compiling():
-        if keep_size:
-            derivation = Derivation(_check_angles, 0)
-        else:
-            derivation = derive_rotated_canvases(first, angle)
+        derivation = derive_rotated_canvases(first, angle, keep_size)
     return launch(out, arguments, derivation=derivation)
 
 
@@ -446,13 +443,6 @@ def _check_angle(angle: Any, images: Batch, sequence: bool) -> None:
         finite = abs(angle) < 3.4e38
     if not holds(finite):
         raise RuntimeError(f"rotate: {in_sample(finite)}angle must be finite")
-
-
-def _check_angles(images: Batch, values: Mapping[str, torch.Tensor]) -> tuple[tuple[()], torch.Tensor | None]:
-    """Check the angles of a repeated call, which go to the kernel as they are. A ragged output has the shapes of the input."""
-    if "angle" in values:
-        _check_angle(values["angle"], images, False)
-    return (), images.ragged_shapes
 
 
 def _interpolation(op: str, value: Any, allowed: dict[Any, str], argument: str = "interp_type") -> int:
