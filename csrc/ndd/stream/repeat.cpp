@@ -222,13 +222,13 @@ bool derive(const Plan& plan, std::vector<Tensor>& tensors) {
 }
 
 // `rows` is the number of samples, unless it is that of the first call.
-Again run(const Plan& plan, const std::vector<Tensor>& given, std::vector<Dependency> reads, int64_t mode, int64_t rows) {
+Again run(const Plan& plan, const std::vector<Tensor>& passed, std::vector<Dependency> reads, int64_t mode, int64_t rows) {
   std::vector<Tensor> derived;
   if (plan.derivation != nullptr) {
-    derived = given;
+    derived = passed;
     if (!derive(plan, derived)) return {std::nullopt, 0};
   }
-  const std::vector<Tensor>& tensors = plan.derivation != nullptr ? derived : given;
+  const std::vector<Tensor>& tensors = plan.derivation != nullptr ? derived : passed;
   std::vector<int64_t> resized;
   if (plan.sized >= 0 || plan.rows == any_given_rows) {
     resized = plan.output->shape;
@@ -356,11 +356,11 @@ void keep_for_plan(Boxed* kernel, const char* const* types, uint64_t* stack, uin
     (place == output_place ? plan->output : forms.at(static_cast<size_t>(place))) = std::move(form);
   }
   plan->derivation = std::move(draft->derivation);
-  const size_t given = forms.size() - (plan->derivation != nullptr ? draft->tables : 0);
+  const size_t passed = forms.size() - (plan->derivation != nullptr ? draft->tables : 0);
   for (size_t k = 0; repeatable && k < forms.size(); ++k) {
     repeatable = forms[k] != nullptr;
     if (!repeatable) break;
-    if (k >= given) {
+    if (k >= passed) {
       plan->derivation->tables.push_back(std::move(*forms[k]));
       continue;
     }
