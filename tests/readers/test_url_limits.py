@@ -88,7 +88,7 @@ def test_every_way_ends_when_nothing_arrives(answer: str) -> None:
     ways = [way for way in WAYS if way not in PACKAGES or importlib.util.find_spec(PACKAGES[way])]
     for way in ways:
         if way in PACKAGES:
-            importlib.import_module(PACKAGES[way])  # which takes seconds, and is no part of the way's time
+            importlib.import_module(PACKAGES[way])  # before the clock of the way runs: it takes seconds
     with ThreadPoolExecutor(len(ways)) as pool:
         ends = {way: pool.submit(assert_way_ends, way, answer) for way in ways}
     for way, end in ends.items():

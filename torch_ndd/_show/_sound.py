@@ -9,7 +9,7 @@ _WIDTH, _WAVE_HEIGHT, _SPECTRUM_HEIGHT = 320, 64, 128  # pixels
 _INK = (0, 114, 178)
 _TEXT = 12
 # A dark to bright scale that stays ordered in grey.
-_HEAT = torch.tensor([[0, 0, 4], [81, 18, 124], [183, 55, 121], [252, 137, 97], [252, 253, 191]], dtype=torch.float32)
+_HEAT = torch.tensor([[0, 0, 4], [81, 18, 124], [183, 55, 121], [252, 137, 97], [252, 253, 191]], dtype=torch.float32, device="cpu")
 
 
 def heat_map(values: torch.Tensor) -> torch.Tensor:

@@ -9,6 +9,7 @@ import torch
 
 from .._core.context.device import DeviceLike
 from .._core.context.rng import RNG, at_batch
+from .._core.native.default_device import ignore_default_device
 from .._core.values.batch import Batch, as_batch
 from ..decoders.image import image as decode_image
 from ..ops.generic.convert import cast
@@ -27,6 +28,7 @@ _KINDS = ("image", "mask", "bboxes", "keypoints")
 _REFUSED_TARGETS = ("images", "masks", "volume", "volumes", "mask3d", "masks3d")
 
 
+@ignore_default_device
 def from_albumentations(transform: Any, *, check: bool = True, device: DeviceLike | None = None, adjust_orientation: bool = False) -> Any:
     """Return a function of batches that does to each sample what a transform of Albumentations does to one.
 
@@ -82,6 +84,7 @@ class BatchCompose:
             for step in _steps_of(self._run):
                 check_step(step)
 
+    @ignore_default_device
     def __call__(self, *inputs: Any, **targets: Any) -> Any:
         """Transform batches: targets by name, or the images as the first argument."""
         if not inputs:

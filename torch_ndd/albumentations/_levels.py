@@ -16,7 +16,7 @@ from ._sample import OP, Sample
 from ._step import Params, Step, limits, refuse
 
 MAX_LEVEL = 255
-_RAMP = torch.arange(LEVELS, dtype=torch.float64)
+_RAMP = torch.arange(LEVELS, dtype=torch.float64, device="cpu")
 
 
 def cut_levels(values: torch.Tensor) -> torch.Tensor:

@@ -13,7 +13,7 @@ from ._crops import Window
 from ._sample import Rows, Sample
 from ._step import Params, Step, limits
 
-_ELLIPSE = torch.deg2rad(torch.arange(360, dtype=torch.float64))
+_ELLIPSE = torch.deg2rad(torch.arange(360, dtype=torch.float64, device="cpu"))
 
 
 def affine_matrices(

@@ -9,6 +9,7 @@ import torch
 
 from .. import types
 from .._core.context.rng import RNG
+from .._core.native.default_device import ignore_default_device
 from .._core.native.dynamo import disable
 from .._core.values.batch import Batch, as_batch
 from .._core.values.operand import layout_error, unwrap
@@ -20,8 +21,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def exclude_from_compilation(function: F) -> F:
-    """Keep a function out of the graphs of ``torch.compile``; with ``fullgraph=True`` it raises."""
-    return disable(function, "it reads the random numbers that it draws: call it before the compiled function")
+    """Keep a function out of the graphs of ``torch.compile``, and from torch's default device; with ``fullgraph=True`` it raises."""
+    return disable(ignore_default_device(function), "it reads the random numbers that it draws: call it before the compiled function")
 
 
 def check_rng(op: str, rng: Any) -> None:

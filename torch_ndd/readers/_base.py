@@ -18,6 +18,7 @@ from .._core import native
 from .._core.context.context import EvalContext
 from .._core.context.device import DeviceLike, torch_device
 from .._core.context.states import parse_state, whole
+from .._core.native.default_device import ignore_default_device
 from .._core.process.fork_locks import new_reentrant_lock
 from .._core.process.limits import max_sample_bytes
 from .._core.suggestions import check_choice, similar
@@ -278,6 +279,7 @@ class Reader(SampleSource):
         with self._lock:
             return encode_state(self._state._replace(position=Position(self._state.position.passes), history=(), errors=0), 1, 0, self._shuffled)
 
+    @ignore_default_device
     def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None, left: int = 0) -> Any:
         """Return the next batch or sample of the endless sequence or, with ``walk``, of this pass; None at its end.
 

@@ -9,6 +9,7 @@ import torch
 
 from .. import types
 from .._core.context.device import DeviceLike
+from .._core.native.default_device import ignore_default_device
 from .._core.suggestions import check_choice
 from .._core.values.tensor import new_tensor
 from ..decoders.image import image as decode_image
@@ -40,6 +41,7 @@ class NaFlex:
             "patches with positions, padded" if not options["packed"] else "patches with positions, packed",
         ]
 
+    @ignore_default_device
     def __call__(self, images: Any, *labels: Any) -> Any:
         """Return a dict of ``patches``, ``patch_coord``, ``patch_valid`` and ``seq_len``, and the labels unchanged after it."""
         options = self.options

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from .._core.native.default_device import ignore_default_device
 from .._core.values.batch import Batch
 from .._core.values.tensor import new_tensor
 from ..math import max as maximum
@@ -32,6 +33,7 @@ class Sound:
         self.settings = Settings(processor)
         self.rate = int(self.settings.get("sampling_rate", 16_000))
 
+    @ignore_default_device
     def __call__(self, sounds: Any) -> dict[str, Any]:
         """Return ``input_features`` and ``attention_mask``."""
         waveforms, _ = as_samples(sounds)

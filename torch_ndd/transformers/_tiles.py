@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .._core.native.default_device import ignore_default_device
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.collect import fence
 from .._core.values.tensor import Tensor, new_tensor
@@ -233,6 +234,7 @@ class Idefics3(Translation):
         longest = self.settings.size.get("longest_edge")
         return [_idefics_sizes(height, width, longest if self.settings.resizes else None, self.tile) for height, width in extents.tolist()]
 
+    @ignore_default_device
     def __call__(self, images: Any, *, counts: Any = None, return_row_col_info: bool = False) -> dict[str, Any]:
         """Return the outputs, with ``rows`` and ``cols`` of tiles if asked for; without ``counts`` all images belong to one sample."""
         outputs = super().__call__(images, counts=counts)

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import torch
 
 from .._core.context.device import DeviceLike
+from .._core.native.default_device import ignore_default_device
 from .._core.values.batch import Batch
 from .._core.values.tensor import Tensor
 from ..ops.geometry.sizes import extents_table
@@ -33,6 +34,7 @@ class Translation:
         # Computed here, because describing raises for settings that are not translated.
         self.steps = [*self.describe_input(), *self.describe(), *self.describe_output()]
 
+    @ignore_default_device
     def __call__(self, images: Any, *, counts: Any = None) -> dict[str, Any]:
         """Return the processor's outputs for a batch: a dict of Tensors, or of lists where samples cannot be stacked.
 

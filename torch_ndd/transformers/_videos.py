@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from .._core.native.default_device import ignore_default_device
 from .._core.values.batch import Batch
 from .._core.values.tensor import new_tensor
 from ..ops._arguments import as_samples
@@ -26,6 +27,7 @@ class Video(Translation):
     takes: ClassVar[frozenset[str]] = frozenset({"dtype"})
     fewest_frames = 1  # of a video that is shorter than the distance of two frames
 
+    @ignore_default_device
     def __call__(self, images: Any, *, counts: Any = None) -> dict[str, Any]:
         """Return the processor's outputs for videos that were decoded with :meth:`frames`."""
         videos, _ = as_samples(images)

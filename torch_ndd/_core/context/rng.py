@@ -67,7 +67,7 @@ _generators: "WeakValues[RNG]" = WeakValues()
 _numbers = itertools.count(1)
 _library = torch.library.Library("ndd", "FRAGMENT")
 _library.define("draw(Tensor(a!) generator, int count) -> Tensor")
-_DEFAULT = torch.tensor(0)
+_DEFAULT = torch.tensor(0, device="cpu")
 
 
 @torch.library.impl("ndd::draw", "CompositeExplicitAutograd", lib=_library)
@@ -82,7 +82,7 @@ def _(generator: torch.Tensor, count: int) -> torch.Tensor:
 
 @torch.library.register_fake("ndd::draw", lib=_library)
 def _(generator: torch.Tensor, count: int) -> torch.Tensor:
-    return torch.empty(count, dtype=torch.int64)
+    return torch.empty(count, dtype=torch.int64, device="cpu")
 
 
 def compiled_draw(rng: "RNG | None", count: int) -> torch.Tensor:
@@ -136,7 +136,7 @@ class RNG:
 
     def draw(self, count: int) -> torch.Tensor:
         """Return the next ``count`` words as an int64 tensor, consecutive even if several threads draw."""
-        words = torch.empty(count, dtype=torch.int64)
+        words = torch.empty(count, dtype=torch.int64, device="cpu")
         self._fill(words.data_ptr(), count)
         return words
 

@@ -132,7 +132,7 @@ _library = torch.library.Library("ndd", "FRAGMENT")
 
 @torch.library.register_fake("ndd::pooled_memory", lib=_library)
 def _(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype)
+    return torch.empty(shape, dtype=dtype, device="cpu")
 
 
 # The packed buffer of a ragged batch: its size is known at run time only.
@@ -182,4 +182,4 @@ def _(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
 
 @torch.library.register_fake("ndd::empty_pooled", lib=_library)
 def _(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
-    return torch.empty(shape, dtype=dtype)
+    return torch.empty(shape, dtype=dtype, device="cpu")

@@ -281,10 +281,10 @@ def one_per_sample(call: Call, argument: Argument, value: Any) -> Batch | None:
         if len(value) != size:
             return None
         if _are_plain(argument, value):
-            return new_batch(torch.tensor(value, dtype=_DTYPE[argument.element]))
+            return new_batch(torch.tensor(value, dtype=_DTYPE[argument.element], device="cpu"))
         numbers = [list(row) if isinstance(row, tuple) else row for row in _numbers(call, argument, value)]
         try:
-            return new_batch(torch.tensor(numbers, dtype=_DTYPE[argument.element]))
+            return new_batch(torch.tensor(numbers, dtype=_DTYPE[argument.element], device="cpu"))
         except (TypeError, ValueError):  # rows of different lengths
             return None
     if isinstance(value, Operand):
@@ -333,7 +333,7 @@ def _constant(call: Call, argument: Argument, value: Any) -> torch.Tensor:
     if tensor is None:
         numbers = _numbers(call, argument, value)
         try:
-            tensor = torch.tensor([numbers] if number else numbers, dtype=_DTYPE[argument.element])
+            tensor = torch.tensor([numbers] if number else numbers, dtype=_DTYPE[argument.element], device="cpu")
         except (TypeError, ValueError) as error:  # lists of different lengths
             raise type(error)(
                 f"{call.name}: argument {argument.name!r} must be a number, or numbers in rows of equal length, got {value!r}"

@@ -28,7 +28,7 @@ from .planes import as_images, as_planes, image_layout, warn_about_planes
 TAIL = ("batch_size", "device")  # parameters that every operator has
 _OWN_ERRORS = frozenset((TypeError, ValueError, OverflowError, IndexError))
 _NOT_WRAPPED = frozenset((int, float, bool, str, list, tuple, type(None)))  # nearly all arguments: without the call of unwrap()
-_NO_SHAPES = torch.empty(0, dtype=torch.int64)  # of a dense batch in a list
+_NO_SHAPES = torch.empty(0, dtype=torch.int64, device="cpu")  # of a dense batch in a list
 
 
 def perform(

@@ -22,6 +22,7 @@ from torch.autograd import profiler
 from .. import native
 from ..context.device import Device, DeviceLike, torch_device
 from ..native import CPU
+from ..native.default_device import may_have_default_device
 from ..native.tracing import is_compiling
 from ..values.batch import Batch, new_batch
 from ..values.operand import loop
@@ -396,12 +397,18 @@ def make_caller(op: Operator) -> Callable[..., Any]:
     # Bound once: calling an object takes longer.
     repeat_or_perform = calls.__call__ if op.repeatable else partial(perform, op)
 
-    def call(*inputs: Any, **arguments: Any) -> Any:
-        if is_compiling():  # plans are of eager calls
-            return perform(op, inputs, arguments)
+    def record_or_run(inputs: tuple[Any, ...], arguments: dict[str, Any]) -> Any:
         if loop.latest is not None and (recorder := loop.recorder) is not None:
             return recorder.call(op.name, calls, inputs, arguments, op.draws)
         return repeat_or_perform(inputs, arguments)
+
+    def call(*inputs: Any, **arguments: Any) -> Any:
+        if is_compiling():  # plans are of eager calls
+            return perform(op, inputs, arguments)
+        if may_have_default_device():
+            with CPU:
+                return record_or_run(inputs, arguments)
+        return record_or_run(inputs, arguments)
 
     return call
 

@@ -181,7 +181,7 @@ def _to_operand(value: Any, compiling: bool) -> Any:
     kind = type(value)
     if kind in _DTYPES:
         if compiling:
-            return _constant(torch.full((), value, dtype=_DTYPES[kind]))
+            return _constant(torch.full((), value, dtype=_DTYPES[kind], device="cpu"))
         # Numbers of a program recur in every iteration, and their tensors are kept. True and 1 are equal too, so the key has the type.
         key = (kind, value if value else repr(value))  # 0.0 and -0.0 are equal
         operand = _numbers.get(key)
@@ -191,7 +191,7 @@ def _to_operand(value: Any, compiling: bool) -> Any:
             # A program that counts up would fill the memory.
             if len(_numbers) > 1000:
                 _numbers.clear()
-            operand = _numbers[key] = _constant(torch.tensor(value, dtype=_DTYPES[kind]))
+            operand = _numbers[key] = _constant(torch.tensor(value, dtype=_DTYPES[kind], device="cpu"))
             operand._row = operand.buffer[None]
         return operand
     if value is None:
@@ -201,7 +201,7 @@ def _to_operand(value: Any, compiling: bool) -> Any:
     if isinstance(unwrapped := unwrap(value), Operand):
         return unwrapped
     if compiling and kind in (list, tuple):  # as_tensor uses NumPy, which is not allowed in a graph
-        operand = torch.tensor(value)
+        operand = torch.tensor(value, device="cpu")
         return _constant(operand.to(torch.int32) if operand.dtype is torch.int64 else operand)
     try:
         values, external = import_values(value, wide=False)
@@ -352,7 +352,7 @@ def _shape_rows(value: Any, size: int, ndim: int) -> torch.Tensor:
         return torch.nn.functional.pad(value.ragged_shapes, (ndim - value.ragged_shapes.shape[1], 0), value=1)
     shape = value.buffer.shape[1:] if value._is_batch else value.buffer.shape
     # One row that is repeated without memory.
-    return torch.tensor([[1] * (ndim - len(shape)) + list(shape)], dtype=torch.int64).expand(size, ndim)
+    return torch.tensor([[1] * (ndim - len(shape)) + list(shape)], dtype=torch.int64, device="cpu").expand(size, ndim)
 
 
 def _align(values: Sequence[Any]) -> list[torch.Tensor]:

@@ -107,7 +107,7 @@ class Batch(Arithmetic):
         """Return the shapes of the samples, int64 (N, ndim), dense or not."""
         if self.ragged_shapes is not None:
             return self.ragged_shapes
-        return torch.tensor([self.buffer.shape[1:]], dtype=torch.int64).reshape(1, -1).expand(self.buffer.shape[0], -1)
+        return torch.tensor([self.buffer.shape[1:]], dtype=torch.int64, device="cpu").reshape(1, -1).expand(self.buffer.shape[0], -1)
 
     def part(self, i: int) -> TorchTensor:
         """Return the values of one sample of a ragged batch.
@@ -188,7 +188,7 @@ class Batch(Arithmetic):
                 # Some samples of a ragged batch may have equal shapes.
                 result = new_batch(values, self.ragged_shapes[first:last], self._layout, pending, self.caller_owned, self.shared_extents).densify()
         else:
-            index = torch.tensor(keys, dtype=torch.int64)
+            index = torch.tensor(keys, dtype=torch.int64, device="cpu")
             if self.ragged_shapes is None:
                 result = new_batch(output(empty, [len(keys), *self.buffer.shape[1:]], self.buffer.dtype, self.buffer.device), None, self._layout)
             else:
@@ -387,7 +387,7 @@ class Batch(Arithmetic):
                 result = new_batch(view, None, layout, self.pending)
             else:
                 result = new_batch(output(empty, [values.shape[0], *part.extents], values.dtype, values.device), None, layout)
-                self._take(None, torch.tensor([part.starts]), torch.tensor([part.steps]), result)
+                self._take(None, torch.tensor([part.starts], device="cpu"), torch.tensor([part.steps], device="cpu"), result)
         else:
             try:
                 # Each sample has a window of its own, computed for all in one pass of NumPy.
@@ -405,7 +405,7 @@ class Batch(Arithmetic):
         size = self.batch_size
         has_varying(keys, size)
         keys = plain_keys(keys, whole.ndim, "Tensor", ValueError)
-        shapes = torch.tensor([whole.shape], dtype=torch.int64).reshape(1, -1).expand(size, -1)
+        shapes = torch.tensor([whole.shape], dtype=torch.int64, device="cpu").reshape(1, -1).expand(size, -1)
         starts, steps, extents = windows(shapes, to_numbers(keys))
         result = output(
             empty_packed, extents, whole.dtype, whole.buffer.device, remaining_layout(whole.layout, keys), slice_extents(whole.shape, keys)
@@ -484,7 +484,7 @@ def new_batch(
 
 def _take_from(sample: Tensor, starts: torch.Tensor, steps: torch.Tensor, out: Batch) -> Batch:
     """Fill a batch with parts of one sample, which is number 0 of a batch of one."""
-    index = torch.zeros(out.batch_size, dtype=torch.int64)
+    index = torch.zeros(out.batch_size, dtype=torch.int64, device="cpu")
     arguments = (sample.buffer[None], None, index, starts, steps, out.buffer, out.ragged_shapes)
     out.pending = run(take, arguments, [(sample, sample._sample)], out.buffer)
     return out
@@ -512,7 +512,9 @@ def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: t
         if layout is not None and len(unknown) == 1 and layout[unknown[0]] == "C":
             sizes = [batch_size, *(-1 if isinstance(extent, torch.Tensor) else extent for extent in shape)]
             return new_batch(torch.ops.ndd.empty_equal(sizes, shape[unknown[0]], dtype, device), None, layout)
-        columns = [extent if isinstance(extent, torch.Tensor) else torch.full((batch_size,), extent, dtype=torch.int64) for extent in shape]
+        columns = [
+            extent if isinstance(extent, torch.Tensor) else torch.full((batch_size,), extent, dtype=torch.int64, device="cpu") for extent in shape
+        ]
         return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout, fixed)
     return empty_packed(shape_table(batch_size, shape), dtype, device, layout, fixed)
 
@@ -581,7 +583,7 @@ def _create(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | N
         if dtype is None:
             raise ValueError("Element type must be specified when creating an empty batch: pass dtype=")
         target = torch.device("cpu") if device is None else torch_device(device)
-        shapes = torch.empty((0, len(layout or "")), dtype=torch.int64)
+        shapes = torch.empty((0, len(layout or "")), dtype=torch.int64, device="cpu")
         return new_batch(torch.empty(0, dtype=types.to_dtype(dtype), device=target), shapes, layout or None)
     # Samples in a list may have any device, dtype and pending work; what they share is found there.
     values, shapes, layout, pending, external, fixed, sources = collect(samples, dtype, device, layout, share)

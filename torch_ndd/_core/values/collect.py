@@ -34,7 +34,7 @@ def fence(source: Operand, sample: int) -> Pending | None:
     if pending is None or pending.stays or is_compiling():
         return pending
     # A kernel that copies nothing but depends on the source.
-    nothing = torch.empty((1, 0), dtype=torch.uint8)
+    nothing = torch.empty((1, 0), dtype=torch.uint8, device="cpu")
     return run(pack, ([], nothing, None), [(source, sample)], nothing)
 
 
@@ -59,7 +59,7 @@ def collect(
         shape, shapes = [len(parts), *parts[0].shape], None
     else:
         extents = [part.shape for part in parts]
-        shapes, fixed = torch.tensor(extents, dtype=torch.int64), find_lasting_extents(extents, layout)
+        shapes, fixed = torch.tensor(extents, dtype=torch.int64, device="cpu"), find_lasting_extents(extents, layout)
         shape = [volume(shapes, first.itemsize)]
     # Samples that adjoin in one storage, such as consecutive ones of another batch, are a batch already.
     if share and not is_compiling() and all(tensor.pending is None for tensor in tensors) and _are_adjoining(parts):

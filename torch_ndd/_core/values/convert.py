@@ -39,7 +39,7 @@ def _round(values: torch.Tensor) -> torch.Tensor:
 
 
 def _saturate_array(values: torch.Tensor, dtype: torch.dtype) -> np.ndarray:
-    target = torch.empty(0, dtype=dtype).numpy().dtype
+    target = torch.empty(0, dtype=dtype, device="cpu").numpy().dtype
     limits = np.iinfo(target)
     if not values.dtype.is_floating_point:
         array = values.numpy()

@@ -187,7 +187,7 @@ def windows(shapes: torch.Tensor, keys: tuple[Any, ...]) -> tuple[torch.Tensor, 
     rows = shapes.shape[0]
 
     def columns(parts: list[torch.Tensor]) -> torch.Tensor:
-        return torch.stack(parts, 1) if parts else torch.zeros((rows, 0), dtype=torch.int64)
+        return torch.stack(parts, 1) if parts else torch.zeros((rows, 0), dtype=torch.int64, device="cpu")
 
     return columns(starts), columns(steps), columns(extents)
 
@@ -244,7 +244,7 @@ def _check_inside(index: torch.Tensor, size: torch.Tensor, axis: int) -> None:
 
 def whole(ndim: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return starts and steps that select a whole sample."""
-    return torch.zeros((1, ndim), dtype=torch.int64), torch.ones((1, ndim), dtype=torch.int64)
+    return torch.zeros((1, ndim), dtype=torch.int64, device="cpu"), torch.ones((1, ndim), dtype=torch.int64, device="cpu")
 
 
 def remaining_layout(layout: str | None, keys: tuple[Any, ...]) -> str | None:

@@ -77,9 +77,9 @@ def mask(extents: torch.Tensor, shape: Sequence[int]) -> torch.Tensor:
         for k, extent in enumerate(extents.tolist()):
             inside[(k, *map(slice, extent))] = True
         return torch.from_numpy(inside)
-    inside = torch.ones(tuple(shape), dtype=torch.bool)
+    inside = torch.ones(tuple(shape), dtype=torch.bool, device="cpu")
     for axis, largest_extent in enumerate(shape[1:]):
-        along = torch.arange(largest_extent) < extents[:, axis : axis + 1]
+        along = torch.arange(largest_extent, device="cpu") < extents[:, axis : axis + 1]
         inside &= along.reshape(shape[0], *(largest_extent if k == axis else 1 for k in range(len(shape) - 1)))
     return inside
 
@@ -98,8 +98,8 @@ def pack(values: Tensor, lengths: torch.Tensor) -> Packed:
     starts, total = torch.nn.functional.pad(lengths.cumsum(0), (1, 0)), values.shape[0]
     if total > torch.iinfo(torch.int32).max:
         raise ValueError(f"packed: {total} positions do not fit in the int32 numbers of cu_seqlens")
-    sequences = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-    positions = torch.arange(total) - starts[:-1][sequences]
+    sequences = torch.repeat_interleave(torch.arange(len(lengths), device="cpu"), lengths)
+    positions = torch.arange(total, device="cpu") - starts[:-1][sequences]
     numbers = (new_tensor(column.to(values.buffer.device)) for column in (starts.to(torch.int32), positions, sequences))
     return Packed(values, next(numbers), int(lengths.max()) if len(lengths) else 0, *numbers)
 

@@ -164,7 +164,7 @@ class Tensor(Arithmetic):
             result = new_tensor(view, layout, self.pending, self._sample)
         else:
             out = output(native.empty, [1, *part.extents], self.buffer.dtype, self.buffer.device)
-            starts, steps = torch.tensor([part.starts]), torch.tensor([part.steps])
+            starts, steps = torch.tensor([part.starts], device="cpu"), torch.tensor([part.steps], device="cpu")
             pending = run(take, (self.buffer[None], None, None, starts, steps, out, None), [(self, self._sample)], out)
             result = new_tensor(out[0], layout, pending)
         if self.sources is not UNKNOWN:

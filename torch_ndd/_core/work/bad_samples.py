@@ -43,13 +43,13 @@ class Failures:
 
     def __init__(self, op: str, samples: int, sources: Sequence[str]) -> None:
         self.op = op
-        self.table = torch.zeros((samples, REASON_BYTES), dtype=torch.uint8)
+        self.table = torch.zeros((samples, REASON_BYTES), dtype=torch.uint8, device="cpu")
         self.sources = sources
 
     def note(self, sample: int, reason: str) -> None:
         """Record why a sample failed."""
         text = reason.encode()[: REASON_BYTES - 1] or b"?"
-        self.table[sample, : len(text)] = torch.tensor(list(text), dtype=torch.uint8)
+        self.table[sample, : len(text)] = torch.tensor(list(text), dtype=torch.uint8, device="cpu")
 
     def samples(self) -> list[int]:
         """Return the indices of the failed samples."""

@@ -20,7 +20,7 @@ from ..data_node import DataNode, create
 from .calls import device_of
 
 LastSequencePolicy = Literal["partial", "pad"]
-_BLACK = torch.zeros(3, dtype=torch.uint8)
+_BLACK = torch.zeros(3, dtype=torch.uint8, device="cpu")
 
 
 class NotFedError(IndexError, RuntimeError):

@@ -17,7 +17,7 @@ from ..._core.values.batch import Batch, new_batch
 from ..._core.work.call_sites import Site, program_frame
 
 # Output of an operation with inputs for an empty sub-batch: it has no samples, and its dtype means nothing.
-EMPTY: Batch = new_batch(torch.empty(0, dtype=torch.uint8), torch.empty((0, 0), dtype=torch.int64))
+EMPTY: Batch = new_batch(torch.empty(0, dtype=torch.uint8, device="cpu"), torch.empty((0, 0), dtype=torch.int64, device="cpu"))
 
 DEVICES = ("cpu", "gpu", "mixed")
 _SEED_WORDS = 2  # 32 bits each

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
+from ..._core.native.default_device import ignore_default_device
 from ..._core.process.files import read_regular
 from .. import tensors, types
 from .._graph import dot
@@ -306,6 +307,7 @@ class Pipeline:
             assert self._executor is not None
             self._iterator_state = checkpoints.restore(self._executor, self.enable_checkpointing, self._checkpoint)
 
+    @ignore_default_device
     def _build(self) -> None:
         self._check_sizes()
         graph = self._define()
@@ -364,6 +366,7 @@ class Pipeline:
     def _iter_setup_override(self) -> Any:
         return self.iter_setup if type(self).iter_setup is not Pipeline.iter_setup else None
 
+    @ignore_default_device
     def run(self, cuda_stream: Any = None, /, **pipeline_inputs: Any) -> tuple[Any, ...]:
         """Run one iteration and return its outputs, a ``TensorListCPU`` or ``TensorListGPU`` each.
 
@@ -385,6 +388,7 @@ class Pipeline:
             executor.schedule(self._iter_setup_override())
             return self._deliver(executor)
 
+    @ignore_default_device
     def schedule_run(self) -> None:
         """Issue an iteration; the first call issues as many as ``prefetch_queue_depth``. :meth:`share_outputs` returns the results."""
         with self._use_as(PipelineAPIType.SCHEDULED):
@@ -395,6 +399,7 @@ class Pipeline:
         if self.empty():
             self.schedule_run()
 
+    @ignore_default_device
     def share_outputs(self, cuda_stream: Any = None) -> tuple[Any, ...]:
         """Return the outputs of the oldest issued iteration. Raise StopIteration if there is none."""
         with self._use_as(PipelineAPIType.SCHEDULED):
@@ -405,6 +410,7 @@ class Pipeline:
         with self._use_as(PipelineAPIType.SCHEDULED):
             pass
 
+    @ignore_default_device
     def outputs(self, cuda_stream: Any = None) -> tuple[Any, ...]:
         """Release the outputs of the last iteration, and return those of the oldest issued one."""
         self.release_outputs()

@@ -129,10 +129,10 @@ def brightness_contrast(
 
 
 # RGB to YIQ as defined by NTSC, with three decimals, and its exact inverse. With these, unlike with more decimals, results equal DALI's.
-_YIQ_OF_RGB = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]], dtype=torch.float64)
+_YIQ_OF_RGB = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.321], [0.211, -0.523, 0.311]], dtype=torch.float64, device="cpu")
 _RGB_OF_YIQ = _YIQ_OF_RGB.inverse()
 # The color matrix of a hue is the sum of these, times 1, cosine and sine: it keeps Y, keeps I and Q, and rotates I and Q by a right angle.
-_PLANES = [torch.zeros(3, 3, dtype=torch.float64) for _ in range(3)]
+_PLANES = [torch.zeros(3, 3, dtype=torch.float64, device="cpu") for _ in range(3)]
 _PLANES[0][0, 0] = _PLANES[1][1, 1] = _PLANES[1][2, 2] = _PLANES[2][1, 2] = 1.0
 _PLANES[2][2, 1] = -1.0
 _COLUMNS = [(_RGB_OF_YIQ @ plane @ _YIQ_OF_RGB).T.tolist() for plane in _PLANES]

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..._core.native.default_device import ignore_default_device
 from ..._core.operators.call import prepare_launch
 from ..._core.operators.definition import Launch
 from ..._core.operators.operator import OPERATORS, Operator
@@ -18,6 +19,7 @@ from .._columns import extents_of, real
 _Rows = list[list[Any]]
 
 
+@ignore_default_device
 def of(operator: Callable[..., Any], images: Any, /, *more: Any, **arguments: Any) -> Any:
     """Return the map from the pixels of images to those of ``operator(images, **arguments)``, computed from the arguments and the shapes only.
 

@@ -26,7 +26,7 @@ from ._images import ImageColumns, ImageRequest
 from ._layout import Episodes, Feature, Layout
 
 _NEEDED = ("timestamp", "index", "episode_index")
-_NO_FILL = torch.zeros(1, dtype=torch.uint8)
+_NO_FILL = torch.zeros(1, dtype=torch.uint8, device="cpu")
 
 
 @dataclass(frozen=True)

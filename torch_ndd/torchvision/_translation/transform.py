@@ -10,6 +10,7 @@ import torch
 from torchvision import tv_tensors as single
 
 from ..._core.context.device import DeviceLike
+from ..._core.native.default_device import ignore_default_device
 from ..._core.values.batch import Batch, as_batch
 from .._sample import check_type, flatten, is_explicit_image, is_pure_tensor, unflatten
 from .._single_samples import call_on_tensors, has_tensor
@@ -31,6 +32,7 @@ class BatchTransform:
         self._fused, self._fused_for_pillow = fuse_steps(self.transforms), fuse_steps(use_pillow_rules(self.transforms))
         self._device, self._orientation = device, adjust_orientation
 
+    @ignore_default_device
     def __call__(self, *inputs: Any) -> Any:
         """Transform a sample of batches, or a sample with a Tensor, given as one argument or several."""
         return call_on_tensors("from_torchvision", self._run, inputs) if has_tensor(inputs) else self._run(*inputs)

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 import torch
 
 from ..._core.context.device import DeviceLike
+from ..._core.native.default_device import ignore_default_device
 from ..._core.suggestions import check_choice, similar
 from .. import v2
 from .._translation.transform import BatchTransform
@@ -243,6 +244,7 @@ class MixupTransform:
             mixup = Mixup(*(getattr(mixup, name) for name in _MIXUP_ATTRIBUTES))
         self.mixup = mixup
 
+    @ignore_default_device
     def __call__(self, images: Any, labels: Any) -> Any:
         """Transform images and mix them with their labels."""
         return self.mixup(self.transform(images), labels)

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
+from ..._core.native.default_device import ignore_default_device
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, new_batch
 from ...augment._mixing import blend, mix_labels, smooth_labels, soft_labels
@@ -67,6 +68,7 @@ class Mixup:
         self.prob, self.switch_prob, self.mode, self.correct_lam = prob, switch_prob, mode, correct_lam
         self.label_smoothing, self.num_classes = label_smoothing, num_classes
 
+    @ignore_default_device
     def __call__(self, images: Batch, labels: Any) -> tuple[Batch, Batch]:
         """Return the mixed images and soft labels, float32 (classes,).
 

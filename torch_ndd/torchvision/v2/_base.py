@@ -14,6 +14,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms import v2 as reference
 
+from ..._core.native.default_device import ignore_default_device
 from ..._core.native.tracing import is_compiling
 from ..._core.values.batch import Batch
 from .._draws import Draws
@@ -45,6 +46,7 @@ class Transform(reference.Transform):
     _takes_batches = False
     _takes_tensors = True
 
+    @ignore_default_device
     def __call__(self, *inputs: Any) -> Any:
         """Transform a sample or a batch, passed as one argument or several; a Tensor of torch_ndd is a batch of size 1."""
         if not has_tensor(inputs):

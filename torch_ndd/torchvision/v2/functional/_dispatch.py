@@ -18,6 +18,7 @@ import torch
 from torchvision import tv_tensors as single
 from torchvision.transforms.v2 import functional as reference
 
+from ...._core.native.default_device import ignore_default_device
 from ...._core.operators.functions import call_on_batch, call_on_tensor
 from ...._core.values.batch import Batch, as_batch, new_batch
 from ...._core.values.tensor import Tensor as NddTensor
@@ -159,6 +160,7 @@ def _make_function(
 ) -> Callable[..., Any]:
     """Return a function of torch tensors with a name and signature of torchvision's."""
 
+    @ignore_default_device
     def function(*args: Any, **kwargs: Any) -> Any:
         if first in kwargs:
             args = (kwargs.pop(first), *args)
@@ -363,6 +365,7 @@ def blend_fills(value: Any, images: Batch, op: str) -> list[float] | None:
     return [channel + (round(channel) - channel) * 2**-9 if channel % 1 == 0.5 else channel for channel in fill]
 
 
+@ignore_default_device
 def dispatch(functional: Callable[..., Any], inpt: Any, *args: Any, **kwargs: Any) -> Any:
     """Call the kernel of a functional for an input."""
     if type(inpt) is Batch and (kernel := _KERNELS[functional.__name__].get(Batch)) is not None:  # the most frequent type
