@@ -26,7 +26,7 @@ def _images() -> ndd.Batch:
     return ndd.batch(_PIXELS, layout="HWC")
 
 
-def _ragged() -> ndd.Batch:
+def _make_ragged() -> ndd.Batch:
     return ndd.batch([_PIXELS[0], _PIXELS[1, :10]], layout="HWC")
 
 
@@ -51,8 +51,8 @@ _PROGRAMS: dict[str, Callable[[], Any]] = {
     "arithmetic": lambda: _images() * 1.5 + 2,
     "slicing": lambda: _images().slice[2:9, ::-2],
     "select": lambda: _images().select([2, 0]),
-    "ragged": lambda: ndd.as_tensor(_ragged().select([1, 0]), pad=True),
-    "padded": lambda: _ragged().padded().values,
+    "ragged": lambda: ndd.as_tensor(_make_ragged().select([1, 0]), pad=True),
+    "padded": lambda: _make_ragged().padded().values,
     "tensor index": lambda: ndd.tensor(_PIXELS)[1, ::-1],
     "operator": lambda: ndd.resize(_images(), size=[[9, 8], [7, 6], [5, 4]]).tensors[1],
     "defaults": lambda: ndd.crop_mirror_normalize(_images(), mirror=[0, 1, 0]),
@@ -87,14 +87,14 @@ def _compute(program: Callable[[], Any]) -> np.ndarray:
 
 
 @pytest.fixture
-def expected(request: pytest.FixtureRequest) -> np.ndarray:
+def result_on_cpu(request: pytest.FixtureRequest) -> np.ndarray:
     return _compute(_PROGRAMS[request.getfixturevalue("name")])
 
 
 @pytest.mark.parametrize("name", _PROGRAMS)
-def test_default_device_changes_no_result(name: str, expected: np.ndarray, default_device: None) -> None:
+def test_default_device_changes_no_result(name: str, result_on_cpu: np.ndarray, default_device: None) -> None:
     assert torch.empty(0).is_meta
-    np.testing.assert_array_equal(_compute(_PROGRAMS[name]), expected)
+    np.testing.assert_array_equal(_compute(_PROGRAMS[name]), result_on_cpu)
     assert torch.empty(0).is_meta
 
 
