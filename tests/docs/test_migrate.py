@@ -2,11 +2,13 @@
 """The code in the last column of the migration tables runs as it is shown."""
 
 import ast
+import functools
 import importlib
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,6 +44,13 @@ def rows() -> Iterator[tuple[str, str]]:
 LINES = list(rows())
 
 
+@functools.cache
+def read_robots(folder: str) -> tuple[ndd.readers.LeRobot, Any]:
+    """Return a reader of robots' data and its first batch, which no cell changes."""
+    reader = ndd.readers.LeRobot(path=folder)
+    return reader, next(reader.next_epoch(4))
+
+
 def test_every_page_has_a_table() -> None:
     assert len(LINES) > 80
     without = {path.stem for path in (DOCS / "migrate").glob("*.md")} - {name.split(":")[0] for name, _ in LINES}
@@ -66,8 +75,7 @@ def test_code_of_the_table_runs(code: str) -> None:
     space["loader"] = ndd.DataLoader(reader, space["augment"], batch_size=4)
     data = space["data"]
     space |= {"robot": data.robot, "cuts": data.cuts, "manifest": data.manifest, "archives": data.tars, "wav": data.sound}
-    space["robots"] = ndd.readers.LeRobot(path=data.robot)
-    space["frames"] = next(space["robots"].next_epoch(4))
+    space["robots"], space["frames"] = read_robots(data.robot)
     space |= {"items": [(np.full(2, k, np.float32), k) for k in range(8)], "sounds": ndd.batch([torch.rand(16000), torch.rand(12000)])}
     space["features"] = ndd.batch([torch.rand(60, 80), torch.rand(50, 80)])
     if "jax" in code:

@@ -11,6 +11,7 @@ from .kernels import KERNELS as KERNELS
 from .kernels import find_kernels as find_kernels
 from .kernels import kernel as kernel
 from .kernels import parameters as parameters
+from .library import DTYPE_NUMBERS as DTYPE_NUMBERS
 from .library import DTYPES as DTYPES
 from .library import PATH as PATH
 from .library import address

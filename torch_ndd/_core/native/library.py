@@ -89,3 +89,4 @@ if _missing := c_function("ndd_missing_instructions")():
 
 DTYPES: dict[int, torch.dtype] = {number: getattr(torch, "bool" if name == "boolean" else name) for name, number in numbers("DType").items()}
 """The element types that kernels know, by the numbers of :class:`torch.dtype` in C++."""
+DTYPE_NUMBERS = {dtype: number for number, dtype in DTYPES.items()}

@@ -479,7 +479,7 @@ def round_numbers(values: torch.Tensor) -> torch.Tensor:
     return round_half_away(values.to(torch.float64).clamp(-(2.0**31), 2.0**31 - 1))
 
 
-_FRACTIONS = {dtype: number for number, dtype in native.DTYPES.items() if dtype in (torch.float32, torch.float64)}
+_FRACTIONS = {dtype: native.DTYPE_NUMBERS[dtype] for dtype in (torch.float32, torch.float64)}
 
 
 def round_half_away(values: torch.Tensor) -> torch.Tensor:

@@ -156,9 +156,6 @@ def build_plan(
     return plan._replace(handle=kept.handle, owner=kept.owner, shapes=shapes, other=other)
 
 
-_DTYPES = {dtype: number for number, dtype in native.DTYPES.items()}
-
-
 def _describe_derivation(
     needs: DerivedInputs, tensors: Sequence[torch.Tensor | None], unused: Sequence[int], passed: Sequence[int], inputs: int
 ) -> DerivedTensors | None:
@@ -174,9 +171,9 @@ def _describe_derivation(
     for k in unused:
         tensor = tensors[k]
         assert tensor is not None
-        if tensor.dtype not in _DTYPES or not tensor.is_cpu:
+        if tensor.dtype not in native.DTYPE_NUMBERS or not tensor.is_cpu:
             return None
-        host += passed.index(k), _DTYPES[tensor.dtype], tensor.dim(), *tensor.shape
+        host += passed.index(k), native.DTYPE_NUMBERS[tensor.dtype], tensor.dim(), *tensor.shape
     is_ragged = tensors[1] is not None
     count = needs.derivation.count
     return DerivedTensors(compute.function, compute.arguments, places, compute.options, host, len(unused), count, is_ragged, compute.is_fixed)

@@ -18,7 +18,6 @@ _NAMES = {
 }
 _NATIVE = {_NAMES.get(name, name): number for name, number in native.numbers("arithmetic.Op").items() if not name.endswith(("_mixed", "_su", "_us"))}
 _FUNCTIONS_OF_C = list(_NATIVE)[_NATIVE["sqrt"] :]
-_NUMBERS_OF_TYPES = {dtype: number for number, dtype in native.DTYPES.items()}
 _SYMBOLS = {
     **{"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "neg": "-", "invert": "~"},
     **{"and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>", "eq": "==", "ne": "!=", "lt": "<", "le": "<="},
@@ -101,7 +100,7 @@ def _derive_computation(operation: str, dtypes: Sequence[torch.dtype]) -> Comput
     name = operation
     if operation in _FUNCTIONS:
         name = _FUNCTIONS[operation][int(dtype.is_floating_point)]  # torch 2.11 does not accept a bool here in a graph
-    return Computation(_NATIVE[name], _NUMBERS_OF_TYPES[dtype], torch.bool if operation in _COMPARISONS else dtype, _formula(name, dtype, dtypes))
+    return Computation(_NATIVE[name], native.DTYPE_NUMBERS[dtype], torch.bool if operation in _COMPARISONS else dtype, _formula(name, dtype, dtypes))
 
 
 def _where_less(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

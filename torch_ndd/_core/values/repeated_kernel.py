@@ -31,7 +31,7 @@ class RepeatedKernel:
     def launch_again(
         self, key: Any, device: int, operands: Sequence[Operand], tensors: Sequence[torch.Tensor | None], sources: Sequence[str] = UNKNOWN
     ) -> Any:
-        """Launch by the plan of a key. Return the output and its work; None if there is no plan, or one native call is not enough."""
+        """Launch the plan stored under a key. Return the output and its pending work, or None without a plan that one native call can launch."""
         plan = self._plans.get(key)
         if plan is None or profiler._is_profiler_enabled:  # a profile shows the names of kernels, which a plan hides
             return None

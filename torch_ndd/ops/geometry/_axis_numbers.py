@@ -2,7 +2,7 @@
 """Arguments for single axes in the form of native code that computes windows and sizes (csrc/ops/geometry/axis_numbers.h)."""
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from ..._core.values.batch import Batch
 
 # Other types are rare and left to Python.
 _TAKEN = (torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, torch.bool)
-_DTYPES = {dtype: number for number, dtype in native.DTYPES.items() if dtype in _TAKEN}
+_DTYPES = {dtype: native.DTYPE_NUMBERS[dtype] for dtype in _TAKEN}
 _INT64 = _DTYPES[torch.int64]
 
 
@@ -40,6 +40,16 @@ class AxisNumbers(NamedTuple):
     def is_equal(self, length: "int | np.ndarray | torch.Tensor") -> bool:
         """Return whether it is the same number of elements in samples of this extent."""
         return self.values is None and not (self.relative and isinstance(length, np.ndarray | torch.Tensor))
+
+
+def pack_numbers(numbers: Iterable[AxisNumbers]) -> bytes | None:
+    """Return arguments in their native form, ``SIZE`` bytes each; None if one of them has none."""
+    packed = []
+    for number in numbers:
+        if (form := number.pack()) is None:
+            return None
+        packed.append(form)
+    return b"".join(packed)
 
 
 SIZE = struct.calcsize("PqqdQ")

@@ -10,7 +10,7 @@ import torch
 from ..._core import native
 from ..._core.operators.operator import Derivation
 from .._columns import choose, float32
-from ._axis_numbers import SIZE, AxisNumbers, derive_natively
+from ._axis_numbers import SIZE, AxisNumbers, derive_natively, pack_numbers
 from ._resize_plan import single
 
 _find_paste_canvases, _find_rotated_canvases = native.c_function("ndd_paste_canvases"), native.c_function("ndd_rotated_canvases")
@@ -82,8 +82,7 @@ def derive_rotated_canvases(first: int, angle: Any, keep_size: bool) -> Derivati
 def _derive(function: Any, arguments: Mapping[str, Any], options: Sequence[int], count: int, passed: bool) -> Derivation | None:
     """Return the derivation of a function of arguments, each a number or a tensor with one for each sample; None if it does not take them."""
     numbers = [AxisNumbers(values=v, name=name) if isinstance(v, torch.Tensor) else AxisNumbers(float32(v)) for name, v in arguments.items()]
-    packed = [number.pack() for number in numbers]
-    if None in packed or any(number.values is not None and number.values.numel() != len(number.values) for number in numbers):
+    packed = pack_numbers(numbers)
+    if packed is None or any(number.values is not None and number.values.numel() != len(number.values) for number in numbers):
         return None
-    table = b"".join(part for part in packed if part is not None)
-    return derive_natively(function, table, [(k * SIZE, n) for k, n in enumerate(numbers)], options, count, passed=passed)
+    return derive_natively(function, packed, [(k * SIZE, n) for k, n in enumerate(numbers)], options, count, passed=passed)

@@ -35,7 +35,7 @@ from ._windows import find_windows
 Policy = Literal["error", "pad", "trim_to_shape"]
 POLICIES = get_args(Policy)
 Rounding = Literal["round", "truncate", "half_to_even"]
-ROUNDINGS = get_args(Rounding)
+_ROUNDINGS = get_args(Rounding)
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
 
 
@@ -109,7 +109,7 @@ def pack_windows(layout: str, arguments: CropArguments) -> list[tuple[int, AxisN
         axis = {"W": "x", "H": "y", "D": "z", "F": "" if "D" in layout else "z"}.get(letter)
         if axis:
             axes.append((dimension, _numbers_of(f"crop_pos_{axis}", getattr(arguments, f"crop_pos_{axis}")), sizes.get(axis, _WHOLE)))
-    return axes if arguments.rounding in ROUNDINGS else None
+    return axes if arguments.rounding in _ROUNDINGS else None
 
 
 _WHOLE = AxisNumbers(0.0)
@@ -124,7 +124,7 @@ def _numbers_of(name: str, value: Any, column: int = 0) -> AxisNumbers:
 def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow:
     policy, rounding = arguments.out_of_bounds_policy, arguments.rounding
     check_choice(op, "out_of_bounds_policy", policy, POLICIES)
-    check_choice(op, "rounding", rounding, ROUNDINGS)
+    check_choice(op, "rounding", rounding, _ROUNDINGS)
     sizes = _sizes(op, arguments)
     start: list[Column] = []
     extent: list[Column] = []

@@ -10,7 +10,7 @@ import torch
 from ..._core import native
 from ..._core.operators.operator import Derivation
 from .._columns import float32
-from ._axis_numbers import SIZE, AxisNumbers, derive_natively, pack_extents
+from ._axis_numbers import SIZE, AxisNumbers, derive_natively, pack_extents, pack_numbers
 
 _find_sizes, _find_regions, _find_windows = map(native.c_function, ("ndd_resize_sizes", "ndd_resize_regions", "ndd_resize_windows"))
 _MODES, _ROUNDINGS = native.numbers("resize.Mode"), native.numbers("resize.SizeRounding")
@@ -40,11 +40,12 @@ class PackedSizes(NamedTuple):
         ``window``: position and size along each axis.
         """
         numbers = [*self.numbers, *window, mirror]
-        packed = [number.pack() for number in numbers]
+        packed = pack_numbers((*window, mirror))
+        if packed is None:
+            return None
         places = [(k * SIZE, number) for k, number in enumerate(numbers)]
         options = len(self.is_number), first, *self.options, rounding, rule
-        table = b"".join(part for part in packed if part is not None)
-        return None if None in packed else derive_natively(_find_windows, table, places, options, 1 if rule == 0 else 2, is_fixed)
+        return derive_natively(_find_windows, self.packed + packed, places, options, 1 if rule == 0 else 2, is_fixed)
 
 
 def pack_sizes(axes: int, arguments: tuple[Any, ...], mode: str | None, relative_region: bool, subpixel_scale: bool) -> PackedSizes | None:
@@ -74,15 +75,15 @@ def pack_sizes(axes: int, arguments: tuple[Any, ...], mode: str | None, relative
     starts, ends = ([_NONE] * axes if value is None else _split(n, value, axes) for n, value in (("roi_start", roi_start), ("roi_end", roi_end)))
     parts = list(zip(wanted, limits, starts, ends, _split("alignment", alignment, axes, one_for_all=True), strict=False))
     numbers = [number for part in parts for number in part]
-    packed = [number.pack() for number in numbers]
-    if len(parts) != axes or None in packed:
+    packed = pack_numbers(numbers)
+    if len(parts) != axes or packed is None:
         return None
     # Extents that follow from the arguments are numbers, which a Batch knows to be equal.
     are_extents = mode in ("default_mode", "stretch") and scales is None
     is_number = [are_extents and w.values is None and w.number != 0 and limit.values is None for w, limit in zip(wanted, limits, strict=True)]
     options = (_MODES[mode], _ROUNDINGS[size_rounding], roi_start is not None, bool(relative_region), bool(subpixel_scale))
     rows = {len(value) for value in arguments if isinstance(value, torch.Tensor)}
-    return PackedSizes(b"".join(part for part in packed if part is not None), numbers, options, is_number, rows)
+    return PackedSizes(packed, numbers, options, is_number, rows)
 
 
 def find_sizes(
