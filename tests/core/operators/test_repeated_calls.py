@@ -99,6 +99,20 @@ def test_plan_serves_other_numbers_of_samples(bodies: list[str]) -> None:
     assert len(bodies) == 4  # the last is the first call with 5 samples, which is compared with those of 3
 
 
+def test_plans_of_several_shapes_serve_other_numbers_of_samples(bodies: list[str]) -> None:
+    sides = range(3, 15)
+    for side in sides:
+        for samples in (3, 3, 3, 3, 5, 2, 7, 1, 4, 3):
+            batch = images(samples, (samples, side, 5, 3))
+            assert torch.equal(ndd.flip(batch, horizontal=1, vertical=1).torch(), batch.torch().flip(1, 2))
+    assert len(bodies) == 4 * len(sides)
+    for side in sides:
+        for samples in (8, 9, 3):
+            batch = images(samples, (samples, side, 5, 3))
+            assert torch.equal(ndd.flip(batch, horizontal=1, vertical=1).torch(), batch.torch().flip(1, 2))
+    assert len(bodies) == 4 * len(sides)
+
+
 def test_plan_with_batch_size_beside_inputs_serves_other_numbers_of_samples(bodies: list[str]) -> None:
     for samples in (3, 3, 3, 3, 5, 2, 7, 1, 4, 3):
         batch = images(samples, (samples, 6, 5, 3))

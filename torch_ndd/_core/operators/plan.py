@@ -19,7 +19,7 @@ from .arguments import round_numbers, takes_rounded
 from .definition import Also, Derivation, NativeDerivation, Record, Redraw
 from .patterns import Pattern
 
-_MAX_SHAPES = 8  # plans chained under a key, which native code tries in turn
+_MAX_SHAPES = 16  # plans chained under a key, which native code tries in turn: the sizes of multi-scale training
 
 
 class Plan(NamedTuple):
@@ -63,6 +63,7 @@ class Learned(NamedTuple):
     pattern: "Pattern"
     shapes: list[tuple[int, ...]]  # of its operand tensors
     rows: int  # its number of samples
+    previous: "Plan | None"  # the plan for other shapes
 
 
 def build_plan(

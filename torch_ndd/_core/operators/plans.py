@@ -161,14 +161,15 @@ class _Calls:
             pattern = find_pattern(records[0], tensors, names)
         plan = plans.get(key)
         rows = operands[0].batch_size if operands else given_rows
-        if plan is not None and plan.learned is not None and earlier is _Seen.once:
+        if plan is not None and (learned := plan.learned) is not None and earlier is _Seen.once:
             plans[key] = plan._replace(learned=None)
             shapes = [_shape_of(tensor) for tensor in tensors]
             # Two calls that differ in nothing but the number of samples show whether the launch depends on that number.
-            differs = pattern is not None and _differ_in_rows(shapes, plan.learned.shapes, rows, plan.learned.rows)
-            if pattern is not None and differs and plan.learned.pattern.agrees_for_other_rows(pattern, plan.learned.rows, rows):
+            differs = pattern is not None and _differ_in_rows(shapes, learned.shapes, rows, learned.rows)
+            if pattern is not None and differs and learned.pattern.agrees_for_other_rows(pattern, learned.rows, rows):
                 _forms[form] = _Seen.settled
-                new = build_plan(pattern, records[0], tensors, plan, any_rows=True, names=names, rows_are_given=given_rows > 0)
+                # In place of the plan for the number of samples of the earlier call, which it serves too.
+                new = build_plan(pattern, records[0], tensors, learned.previous, any_rows=True, names=names, rows_are_given=given_rows > 0)
                 if new is not None:
                     store_plan(key, new)
                 return True
@@ -181,8 +182,8 @@ class _Calls:
             new = build_plan(pattern, records[0], tensors, plan, names=names, rows_are_given=given_rows > 0)
             if new is not None:
                 learned = None
-                if plan is None and not pattern.is_packed and (operands[0].ragged_shapes is None if operands else given_rows):
-                    learned = Learned(pattern.without_large_tensors(), [_shape_of(tensor) for tensor in tensors], rows)
+                if not pattern.is_packed and (operands[0].ragged_shapes is None if operands else given_rows):
+                    learned = Learned(pattern.without_large_tensors(), [_shape_of(tensor) for tensor in tensors], rows, plan)
                 store_plan(key, new._replace(learned=learned))
         return pattern is not None
 
