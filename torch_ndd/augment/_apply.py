@@ -203,4 +203,4 @@ def _move_boxes(boxes: Batch, moving: Sequence[int], matrices: np.ndarray, sizes
     enclosing = torch.cat([moved.amin(1), moved.amax(1)], 1)
     enclosing = torch.minimum(enclosing.clamp(min=0), limits[owner]).to(old.dtype)
     output = torch.where((owner < len(moving))[:, None], enclosing, old)
-    return new_batch(output.reshape(values.shape), boxes.ragged_shapes, boxes.layout, fixed=boxes.shared_extents)
+    return new_batch(output.reshape(values.shape), boxes.ragged_shapes, boxes.layout, shared_extents=boxes.shared_extents)

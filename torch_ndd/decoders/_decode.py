@@ -14,7 +14,7 @@ from .._core.process.limits import limit
 from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, empty_batch, empty_packed, new_batch
 from .._core.values.dispatch import submit
-from .._core.values.extents import Fixed
+from .._core.values.extents import SharedExtents
 from .._core.work.bad_samples import ON_ERROR, Failures, OnError
 from .._core.work.cuda_work import record_event
 from .._core.work.diagnosis import note_decoding
@@ -139,31 +139,31 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
             raise ValueError(f"{op}: at_least cannot be used with a cache; decoders.cache(shorter=...) keeps reduced images")
         shapes = reduced_shapes(shapes, cache.shorter)
     windows = None
-    fixed: Fixed = (None, None, _CHANNELS.get(options.output_type))
+    shared_extents: SharedExtents = (None, None, _CHANNELS.get(options.output_type))
     if windows_of is not None:
         window = windows_of(shapes)
         if isinstance(window, torch.Tensor):
             windows = window
         else:
             windows = rows([*window.start, *window.extent]).expand(files.batch_size, 4).contiguous()
-            fixed = (*(None if isinstance(extent, torch.Tensor) else extent for extent in window.extent), fixed[2])
+            shared_extents = (*(None if isinstance(extent, torch.Tensor) else extent for extent in window.extent), shared_extents[2])
         # A random window lies within its image, unless the image has no pixels: an unreadable header gives zeros.
         if not isinstance(window, torch.Tensor) or is_compiling() or not windows.numpy()[:, 2:].all():
             _check_inside(op, files, windows, shapes, failures)
     # On a GPU, images are decoded at their whole size.
     if least is not None and not on_gpu:
         windows = _scale.whole_windows(shapes, kinds, least) if windows is None else _scale.scaled_windows(windows, shapes, kinds, least)
-        fixed = (None, None, fixed[2])
+        shared_extents = (None, None, shared_extents[2])
     if windows is not None:
         if is_compiling():
             shapes = torch.cat([windows[:, 2:4], shapes[:, 2:]], 1)
         else:
             shapes.numpy()[:, :2] = windows.numpy()[:, 2:4]  # in place: the table is not shared
     # With all extents known, a graph has constant shapes.
-    if is_compiling() and None not in fixed:
-        out = empty_batch(files.batch_size, fixed, arguments.dtype, arguments.target.device, "HWC")  # type: ignore[arg-type]
+    if is_compiling() and None not in shared_extents:
+        out = empty_batch(files.batch_size, shared_extents, arguments.dtype, arguments.target.device, "HWC")  # type: ignore[arg-type]
     else:
-        out = empty_packed(shapes, arguments.dtype, arguments.target.device, "HWC", fixed)
+        out = empty_packed(shapes, arguments.dtype, arguments.target.device, "HWC", shared_extents)
     out.sources, out.failures = files.sources, failures
     event = record_event(torch.cuda.current_stream(arguments.target.device)) if on_gpu and not is_compiling() else None
     done = 0 if event is None else event.cuda_event

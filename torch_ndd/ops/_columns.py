@@ -21,8 +21,8 @@ def extents_of(input: Batch) -> tuple[Column, ...]:
     """Return the extents of a batch's samples, one column per axis: a number where they are known to be equal."""
     if input.ragged_shapes is None:
         return tuple([extent if type(extent) is int else _column_of(input, extent) for extent in input.buffer.shape[1:]])
-    columns, fixed = input.ragged_shapes.unbind(1), input.shared_extents
-    return columns if fixed is None else tuple([c if n is None else n for c, n in zip(columns, fixed, strict=True)])
+    columns, shared_extents = input.ragged_shapes.unbind(1), input.shared_extents
+    return columns if shared_extents is None else tuple([c if n is None else n for c, n in zip(columns, shared_extents, strict=True)])
 
 
 def extent_of(input: Batch, axis: int) -> Column:

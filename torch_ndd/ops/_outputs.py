@@ -16,7 +16,9 @@ from ._columns import extent_of
 def like(input: Any, dtype: torch.dtype | None = None) -> Any:
     """Return an unfilled batch with the shapes and layout of another one."""
     values = input.buffer
-    return new_batch(empty(values.shape, dtype or values.dtype, values.device), input.ragged_shapes, input.layout, fixed=input.shared_extents)
+    return new_batch(
+        empty(values.shape, dtype or values.dtype, values.device), input.ragged_shapes, input.layout, shared_extents=input.shared_extents
+    )
 
 
 def resized(

@@ -70,8 +70,8 @@ def select_masks(
     _plan(*ours, points.ragged_shapes, many, wide, bool(reindex_masks), table, polygons_out, vertices_out)
     target, width = points.buffer.device, extents_of(points)[1]
     out = (
-        empty_packed(polygons_out, torch.int32, target, fixed=(None, 3)),
-        empty_packed(vertices_out, points.dtype, target, fixed=(None, width if isinstance(width, int) else None)),
+        empty_packed(polygons_out, torch.int32, target, shared_extents=(None, 3)),
+        empty_packed(vertices_out, points.dtype, target, shared_extents=(None, width if isinstance(width, int) else None)),
     )
     return launch(out, [table])
 

@@ -57,7 +57,7 @@ def _merge_unequal(batches: Sequence[Batch], order: np.ndarray) -> Batch:
     shapes = torch.cat([batch.sample_shapes() for batch in batches])
     layout = batches[0].layout
     values = _join([batch.buffer.reshape(-1) for batch in batches])
-    return new_batch(values, shapes, layout, fixed=find_lasting_extents(shapes.tolist(), layout)).select_samples(order.tolist())
+    return new_batch(values, shapes, layout, shared_extents=find_lasting_extents(shapes.tolist(), layout)).select_samples(order.tolist())
 
 
 # Of as many bytes as any type, such as bfloat16, which NumPy does not have.

@@ -131,7 +131,7 @@ def _batch(values: torch.Tensor, lengths: np.ndarray, feature: Feature) -> Batch
     # copy(), because broadcast_to returns a read-only view of one row.
     shapes = np.broadcast_to(np.array([0, *feature.shape]), (len(rows), 1 + len(feature.shape))).copy()
     shapes[:, 0] = rows
-    return new_batch(values, torch.from_numpy(shapes), fixed=(None, *feature.shape))
+    return new_batch(values, torch.from_numpy(shapes), shared_extents=(None, *feature.shape))
 
 
 class _Spec:

@@ -410,7 +410,7 @@ def test_another_context_waits_for_the_first(cuda: FakeCuda) -> None:
 def test_memory_of_the_user_may_be_overwritten_after_the_call(cuda: FakeCuda) -> None:
     ours = ndd.get_current_stream()
     assert ours is not None
-    with on_stream(GPU, [(FakeTensor(cuda, "given"), None)], external=True):
+    with on_stream(GPU, [(FakeTensor(cuda, "given"), None)], caller_owned=True):
         pass
     assert cuda.log[-1] == ("wait_stream", 0, ours.handle)
 
@@ -458,7 +458,7 @@ def test_slices_and_arithmetic_allocate_on_the_stream_that_fills_them(cuda: Fake
 
 def test_torchs_own_stream_as_the_context_s(cuda: FakeCuda) -> None:
     ndd.set_current_stream(torch.cuda.current_stream())
-    with on_stream(GPU, [(FakeTensor(cuda, "given"), None)], external=True):
+    with on_stream(GPU, [(FakeTensor(cuda, "given"), None)], caller_owned=True):
         result = stream_work([FakeTensor(cuda, "made")])
     result.wait()
     assert cuda.log == []
@@ -472,7 +472,7 @@ def test_a_graph_captures_work_on_its_own_stream(cuda: FakeCuda) -> None:
     mine = torch.cuda.Stream(0)
     with cuda.stream(mine):
         cuda.capturing = True
-        with on_stream(GPU, [(source, before), (source, None)], external=True):
+        with on_stream(GPU, [(source, before), (source, None)], caller_owned=True):
             assert torch.cuda.current_stream(GPU) == mine
             before.wait()
             captured = stream_work([output])

@@ -120,7 +120,7 @@ class Call:
     """The state of a call in preparation."""
 
     __slots__ = (
-        *("batch_size", "compiling", "constants", "external", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "of_planes"),
+        *("batch_size", "caller_owned", "compiling", "constants", "fixed", "frames", "frames_of", "is_batch", "name", "numbers", "of_planes"),
         *("per_frame", "reads", "records", "words"),
     )
 
@@ -128,7 +128,7 @@ class Call:
         self.name = name
         self.batch_size = 1
         self.is_batch = False
-        self.external = False
+        self.caller_owned = False
         self.of_planes = False  # the input of an operator of images was planes: results of one channel become planes
         self.per_frame = False  # only marked arguments have values per frame; further dimensions of a vector are flattened
         # The number of frames of the marked arguments: a number, int64 (N,) with one per sample, or None; and the argument it comes from.

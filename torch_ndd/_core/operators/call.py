@@ -251,7 +251,7 @@ def _run(op: Operator, call: Call, values: Sequence[Operand | None], arguments: 
     formula_output = _run_formula(op, call, launch, batches, outputs) if call.compiling else None
     pending = None
     if formula_output is not None:
-        outputs = (new_batch(formula_output, outputs[0].ragged_shapes, outputs[0].layout, fixed=outputs[0].shared_extents),)
+        outputs = (new_batch(formula_output, outputs[0].ragged_shapes, outputs[0].layout, shared_extents=outputs[0].shared_extents),)
     else:
         if launch.mixes:
             call.reads = [(read, ALL_SAMPLES if sample == SAME_SAMPLE else sample) for read, sample in call.reads]
@@ -303,8 +303,8 @@ def _launch_kernel(
         op.kernel(*arguments)
         return None
     if target != CPU and not op.options.host_inputs:
-        return launch_kernel(op.kernel, arguments, call.reads, call.external, _find_filled(launch, outputs, target), sources)
-    return submit(op.kernel, arguments, call.reads, call.external, sources)
+        return launch_kernel(op.kernel, arguments, call.reads, call.caller_owned, _find_filled(launch, outputs, target), sources)
+    return submit(op.kernel, arguments, call.reads, call.caller_owned, sources)
 
 
 # --- Inputs: any values of the program become batches of one size, on one device, with an allowed layout ---
@@ -375,7 +375,7 @@ def _find_target(op: str, values: Sequence[Operand | None], device: DeviceLike |
 
 def _to_batch(call: Call, value: Operand, target: torch.device, copies: bool) -> Batch:
     """Return an input in the body's form: a Batch with the call's number of samples, on the call's device."""
-    call.external = call.external or value.caller_owned
+    call.caller_owned = call.caller_owned or value.caller_owned
     if value.buffer.device != target:
         value = value.to_device(target)  # type: ignore[attr-defined]
     # A graph cannot wait for a handle, so it gets a copy that is made when the graph runs.
@@ -537,15 +537,15 @@ def _as_view(call: Call, value: Operand | None, batch: Batch | None, output: Bat
     assert value is not None
     assert batch is not None
     # A copy to another device belongs to the library, whoever owns the source.
-    external = value.caller_owned and value.buffer.device == batch.buffer.device
+    caller_owned = value.caller_owned and value.buffer.device == batch.buffer.device
     if not call.compiling and output.sources is UNKNOWN and output.batch_size == call.batch_size:
         output.sources = batch.sources
     if call.is_batch:
-        output.pending, output.caller_owned = batch.pending, external and isinstance(value, Batch)
+        output.pending, output.caller_owned = batch.pending, caller_owned and isinstance(value, Batch)
         return output
     assert isinstance(value, Tensor)
     tensor = _as_tensor(output)
-    tensor.pending, tensor._sample, tensor.caller_owned = value.pending, value._sample, external
+    tensor.pending, tensor._sample, tensor.caller_owned = value.pending, value._sample, caller_owned
     return tensor
 
 

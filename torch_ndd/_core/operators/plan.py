@@ -189,7 +189,7 @@ _again, _again_with = map(bypass_overload, (torch.ops.ndd.again.default, torch.o
 
 
 def resubmit(
-    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str], rows: int = 0
+    plan: int, tensors: list[torch.Tensor], reads: Sequence[tuple[Pending, int]], caller_owned: bool, sources: Sequence[str], rows: int = 0
 ) -> tuple[torch.Tensor | None, Pending | None]:
     """Run a native plan on other tensors, as ``dispatch.submit`` runs a kernel. Return the output, None if it does not fit, and the pending work.
 
@@ -200,7 +200,7 @@ def resubmit(
         shutdown.park_daemon()
     if pools.unsettled:
         pools.settle()
-    mode = EvalMode.sync_cpu if external else thread_state.mode
+    mode = EvalMode.sync_cpu if caller_owned else thread_state.mode
     level = 3 if mode >= EvalMode.sync_cpu else mode
     count = len(tensors)
     if count <= 2 and len(reads) <= 1:
@@ -211,14 +211,14 @@ def resubmit(
     return out, finish_call(handle, mode, [pending for pending, _ in reads], sources) if handle else None
 
 
-def resubmit_one(plan: int, tensor: torch.Tensor, external: bool, sources: Sequence[str]) -> tuple[torch.Tensor | None, Pending | None]:
+def resubmit_one(plan: int, tensor: torch.Tensor, caller_owned: bool, sources: Sequence[str]) -> tuple[torch.Tensor | None, Pending | None]:
     """Do the same for a single tensor with no pending work."""
     # A function of its own: repeated functionals of torchvision take 10.1 instead of 10.9 us with cold caches.
     if shutdown.exiting:
         shutdown.park_daemon()
     if pools.unsettled:
         pools.settle()
-    mode = EvalMode.sync_cpu if external else thread_state.mode
+    mode = EvalMode.sync_cpu if caller_owned else thread_state.mode
     level = 3 if mode >= EvalMode.sync_cpu else mode
     out, handle = _again_with(plan, tensor, None, level, 0, 0, 0)
     return out, finish_call(handle, mode, [], sources) if handle else None
@@ -248,7 +248,7 @@ def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Te
         sources = next((operand.sources for operand in operands[1:inputs] if operand.sources is not UNKNOWN), UNKNOWN)
     # Gathered here, and the usual result is made here: with cold caches each further function takes 5 to 10 us.
     tensors: list[torch.Tensor] = []
-    is_pending = external = False  # work fills some of them; the caller may overwrite some
+    is_pending = caller_owned = False  # work fills some of them; the caller may overwrite some
     for operand in kept:
         tensors.append(operand.buffer)
         if operand.ragged_shapes is not None:
@@ -256,9 +256,9 @@ def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Te
         if operand.pending is not None:
             is_pending = True
         if operand.caller_owned:
-            external = True
-    if external and passed is not kept:
-        external = any(operand.caller_owned for operand in passed)
+            caller_owned = True
+    if caller_owned and passed is not kept:
+        caller_owned = any(operand.caller_owned for operand in passed)
     if derived is not None:
         tensors += derived
     if plan.takes_words:
@@ -267,9 +267,9 @@ def run_plan(plan: Plan, operands: Sequence[Batch], inputs: int, words: torch.Te
     if plan.gpu is not None:
         launched = launch_in_one_call(plan.handle, plan.gpu.index, passed, tensors, sources, rows)
         if launched is NOT_ONE_CALL:
-            launched = _launch_within_stream(plan, passed, tensors, external, sources, rows)
+            launched = _launch_within_stream(plan, passed, tensors, caller_owned, sources, rows)
     else:
-        launched = resubmit(plan.handle, tensors, _find_reads(plan, passed) if is_pending else (), external, sources, rows)
+        launched = resubmit(plan.handle, tensors, _find_reads(plan, passed) if is_pending else (), caller_owned, sources, rows)
     output, pending = launched
     if output is None:
         return _run_other(plan, operands, inputs, words, rows)
@@ -358,18 +358,18 @@ def _have_equal_rows(shapes: torch.Tensor) -> bool:
 
 def _make_packed(plan: Plan, first: Batch, derived: list[torch.Tensor] | None, output: torch.Tensor, pending: Pending | None) -> Batch:
     if plan.inputs is None or derived is None:
-        return new_batch(output, first.ragged_shapes, plan.layout, pending, fixed=first.shared_extents)
-    return new_batch(output, derived[0], plan.layout, pending, fixed=plan.inputs.extents)
+        return new_batch(output, first.ragged_shapes, plan.layout, pending, shared_extents=first.shared_extents)
+    return new_batch(output, derived[0], plan.layout, pending, shared_extents=plan.inputs.extents)
 
 
 def _launch_within_stream(
-    plan: Plan, operands: Sequence[Batch], tensors: list[torch.Tensor], external: bool, sources: Sequence[str], rows: int
+    plan: Plan, operands: Sequence[Batch], tensors: list[torch.Tensor], caller_owned: bool, sources: Sequence[str], rows: int
 ) -> tuple[torch.Tensor | None, StreamWork | None]:
     """Make the context's stream current in torch and launch on it, after the launches that it has queued, as ``dispatch.launch`` does."""
     assert plan.gpu is not None
-    with on_stream(plan.gpu, [(operand.buffer, operand.pending) for operand in operands], external):
+    with on_stream(plan.gpu, [(operand.buffer, operand.pending) for operand in operands], caller_owned):
         reads = _find_reads(plan, operands)
-        queue = join_queue(reads, external)
+        queue = join_queue(reads, caller_owned)
         if queue is None:
             output, _ = resubmit(plan.handle, tensors, [], False, sources, rows)
             return output, None if output is None else stream_work([output])

@@ -29,8 +29,8 @@ def as_images(value: Batch, layout: str) -> Batch:
         images = new_batch(value.buffer.unsqueeze(-1), None, layout, value.pending, value.caller_owned)
     else:
         shapes = torch.nn.functional.pad(value.ragged_shapes, (0, 1), value=1)
-        fixed = (*(value.shared_extents or (None,) * value.ndim), 1)
-        images = new_batch(value.buffer, shapes, layout, value.pending, value.caller_owned, fixed)
+        shared_extents = (*(value.shared_extents or (None,) * value.ndim), 1)
+        images = new_batch(value.buffer, shapes, layout, value.pending, value.caller_owned, shared_extents)
     images.sources, images.failures = value.sources, value.failures
     return images
 
@@ -45,8 +45,8 @@ def as_planes(out: Batch) -> Batch:
         planes = new_batch(out.buffer.squeeze(1 + axis), None, layout, out.pending, out.caller_owned)
     else:
         kept = [k for k in range(out.ndim) if k != axis]
-        fixed = None if out.shared_extents is None else tuple(out.shared_extents[k] for k in kept)
-        planes = new_batch(out.buffer, out.ragged_shapes[:, kept], layout, out.pending, out.caller_owned, fixed)
+        shared_extents = None if out.shared_extents is None else tuple(out.shared_extents[k] for k in kept)
+        planes = new_batch(out.buffer, out.ragged_shapes[:, kept], layout, out.pending, out.caller_owned, shared_extents)
     planes.sources, planes.failures = out.sources, out.failures
     return planes
 

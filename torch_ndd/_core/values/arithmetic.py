@@ -20,7 +20,7 @@ from ..work.pending import SAME_SAMPLE, Pending
 from ..work.sources import UNKNOWN
 from .dispatch import output, run, submit
 from .elementwise import Computation, find_computation, label, on_cpu
-from .extents import Fixed
+from .extents import SharedExtents
 from .foreign import import_values
 from .native_plan import FITS
 from .operand import Operand, loop, unwrap
@@ -76,7 +76,7 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
             break
     computation = find_computation(operation, [value.buffer.dtype for value in values])
     # The result is made like the first operand, unless only another has a type of its own, and like a Batch if there is one.
-    like, layout, ragged, external = first, None, False, False
+    like, layout, ragged, caller_owned = first, None, False, False
     for value in values:
         # A plain Operand is a number or an array; the result should have the type that the program works with.
         if type(like) is Operand:
@@ -86,7 +86,7 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
         if value._is_batch:
             like = value
             ragged = ragged or value.ragged_shapes is not None
-        external = external or value.caller_owned
+        caller_owned = caller_owned or value.caller_owned
     # Inductor stores bools one at a time: x < 100 takes 20 ms where the kernel takes 0.3.
     if compiling and not ragged and computation.formula is not None and not (computation.out is torch.bool and on_cpu(values[0].buffer)):
         result = mark_result(computation.formula(*_align(values)))
@@ -105,19 +105,19 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
         launched = _kernel.launch_again(key, target.index, values, tensors[: 2 * len(values) : 2], sources)
     if launched is not None:
         out, pending = launched
-        shapes, fixed = None, None
+        shapes, shared_extents = None, None
     else:
         if ragged:
-            out, shapes, fixed = _allocate_ragged(operation, values, computation)
+            out, shapes, shared_extents = _allocate_ragged(operation, values, computation)
         else:
-            out, shapes, fixed = output(native.empty, _broadcast_shape(operation, values), computation.out, target), None, None
+            out, shapes, shared_extents = output(native.empty, _broadcast_shape(operation, values), computation.out, target), None, None
         arguments = (*tensors, computation.operation, computation.type, out, shapes)
         pending = None
         if compiling:
             _kernel.kernel(*arguments)
         elif on_host:
             reads = [(pending, value._sample) for value in values if (pending := value._pending_work()) is not None]
-            pending = submit(_kernel.kernel, arguments, reads, external, sources)
+            pending = submit(_kernel.kernel, arguments, reads, caller_owned, sources)
             if reads and pending is not None:
                 _skip_fused(pending, [read for read, _ in reads])
         else:
@@ -127,7 +127,7 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
                 _kernel.learn(key, arguments, len(arguments) - 2, fits)
     if layout is not None:
         layout = _fitting_layout(layout, out.dim() - 1 if shapes is None else shapes.shape[1])
-    result = like._result(out, shapes, layout, pending, fixed)
+    result = like._result(out, shapes, layout, pending, shared_extents)
     if sources is not UNKNOWN:
         result.sources = sources
     return result
@@ -204,14 +204,14 @@ def _to_operand(value: Any, compiling: bool) -> Any:
         operand = torch.tensor(value, device="cpu")
         return _constant(operand.to(torch.int32) if operand.dtype is torch.int64 else operand)
     try:
-        values, external = import_values(value, wide=False)
+        values, caller_owned = import_values(value, wide=False)
     except TypeError:
         return None
-    return _constant(values, external)
+    return _constant(values, caller_owned)
 
 
-def _constant(values: torch.Tensor, external: bool = False) -> Operand:
-    return Operand(values, None, None, external)
+def _constant(values: torch.Tensor, caller_owned: bool = False) -> Operand:
+    return Operand(values, None, None, caller_owned)
 
 
 def _refuse(operation: str, operands: Sequence[Any], values: Sequence[Any]) -> Any:
@@ -305,7 +305,9 @@ def _broadcast_extents(operation: str, left: Sequence[int], right: Sequence[int]
     return extents
 
 
-def _allocate_ragged(operation: str, values: Sequence[Any], computation: Computation) -> tuple[torch.Tensor, torch.Tensor | None, Fixed | None]:
+def _allocate_ragged(
+    operation: str, values: Sequence[Any], computation: Computation
+) -> tuple[torch.Tensor, torch.Tensor | None, SharedExtents | None]:
     """Return the buffer of a result, the shapes of its samples and the extents that they share."""
     batches = [value for value in values if value._is_batch]
     size, device = batches[0].batch_size, batches[0].buffer.device

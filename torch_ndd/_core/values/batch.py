@@ -19,7 +19,7 @@ from . import ragged
 from .arithmetic import Arithmetic
 from .collect import collect, fence, is_array
 from .dispatch import output, run
-from .extents import Fixed, confirm_extents, find_lasting_extents, merge_extents, shape_table, slice_extents
+from .extents import SharedExtents, confirm_extents, find_lasting_extents, merge_extents, shape_table, slice_extents
 from .html import format_values
 from .indexing import has_varying, plain_keys, remaining_layout, take, takes_all, to_numbers, whole, window, windows
 from .operand import Operand, TorchTensor, unwrap
@@ -44,7 +44,7 @@ class Batch(Arithmetic):
 
     _is_batch = True
     ragged_shapes: TorchTensor | None  # int64 on the CPU (N, ndim), or None if the buffer is dense
-    shared_extents: Fixed | None  # of a ragged batch: see extents.py
+    shared_extents: SharedExtents | None  # of a ragged batch: see extents.py
     _samples: list[Tensor | None] | None
     __array_ufunc__ = None  # Batch computes ndarray + Batch
 
@@ -202,11 +202,11 @@ class Batch(Arithmetic):
         arguments = (self.buffer, self.ragged_shapes, index, starts, steps, out.buffer, out.ragged_shapes)
         out.pending = run(take, arguments, [(self, SAME_SAMPLE if index is None else ALL_SAMPLES)], out.buffer)
 
-    def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, fixed: Any) -> "Batch":
-        return new_batch(values, shapes, layout, pending, fixed=fixed)
+    def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, shared_extents: Any) -> "Batch":
+        return new_batch(values, shapes, layout, pending, shared_extents=shared_extents)
 
     def _over(self, values: TorchTensor) -> "Batch":
-        return new_batch(values, self.ragged_shapes, self._layout, fixed=self.shared_extents)
+        return new_batch(values, self.ragged_shapes, self._layout, shared_extents=self.shared_extents)
 
     def copy_values(self) -> "Batch":
         self = self.settle()
@@ -218,8 +218,8 @@ class Batch(Arithmetic):
         self._take(None, *whole(self.ndim), result)
         return result
 
-    def with_buffer(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> "Batch":
-        result = new_batch(values, self.ragged_shapes, self._layout, pending, external, self.shared_extents)
+    def with_buffer(self, values: TorchTensor, pending: Pending | None, caller_owned: bool = False) -> "Batch":
+        result = new_batch(values, self.ragged_shapes, self._layout, pending, caller_owned, self.shared_extents)
         result.sources, result.failures = self.sources, self.failures
         return result
 
@@ -394,8 +394,8 @@ class Batch(Arithmetic):
                 starts, steps, extents = windows(self.sample_shapes(), to_numbers(keys))
             except IndexError as error:
                 raise IndexError(with_source(str(error), self.sources)) from None
-            fixed = slice_extents(tuple(values.shape[1:]) if self.ragged_shapes is None else self.shared_extents, keys)
-            result = output(empty_packed, extents, values.dtype, values.device, layout, fixed)
+            shared_extents = slice_extents(tuple(values.shape[1:]) if self.ragged_shapes is None else self.shared_extents, keys)
+            result = output(empty_packed, extents, values.dtype, values.device, layout, shared_extents)
             self._take(None, starts, steps, result)
         result.sources = self.sources
         return result
@@ -445,14 +445,16 @@ class Batch(Arithmetic):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         values, sources = load_values("Batch", state)
-        shapes, fixed = ragged.check_saved_shapes(state.get("shapes"), values), state.get("fixed")
+        shapes, shared_extents = ragged.check_saved_shapes(state.get("shapes"), values), state.get("fixed")
         ndim, size = (values.dim() - 1, values.shape[0]) if shapes is None else (shapes.shape[1], shapes.shape[0])
-        if len(sources) not in (0, size) or not (fixed is None or (isinstance(fixed, tuple) and len(fixed) == ndim)):
-            raise ValueError(f"Batch: {len(sources)} sources and the extents {fixed!r:.100} do not fit {size} samples with {ndim} dimensions")
+        if len(sources) not in (0, size) or not (shared_extents is None or (isinstance(shared_extents, tuple) and len(shared_extents) == ndim)):
+            raise ValueError(
+                f"Batch: {len(sources)} sources and the extents {shared_extents!r:.100} do not fit {size} samples with {ndim} dimensions"
+            )
         Operand.__init__(self, values, check_layout("Batch", state["layout"], ndim), None, False)
         self.ragged_shapes, self._samples, self.sources = shapes, None, sources
         # A file may claim any extents, and a graph would trust them.
-        self.shared_extents = None if shapes is None else confirm_extents(fixed, shapes.tolist())
+        self.shared_extents = None if shapes is None else confirm_extents(shared_extents, shapes.tolist())
 
     def __repr__(self) -> str:
         return format_batch(self)
@@ -466,18 +468,18 @@ def new_batch(
     shapes: torch.Tensor | None = None,
     layout: str | None = None,
     pending: Pending | None = None,
-    external: bool = False,
-    fixed: Fixed | None = None,
+    caller_owned: bool = False,
+    shared_extents: SharedExtents | None = None,
 ) -> Batch:
-    """Create a Batch over values and shapes that are valid; ``fixed`` are the extents that ragged samples share."""
+    """Create a Batch over values and shapes that are valid; ``shared_extents`` are the extents that ragged samples share."""
     # Without __init__, which converts: this runs once per result.
     result = Batch.__new__(Batch)
     result.buffer = values
     result.ragged_shapes = shapes
-    result.shared_extents = fixed
+    result.shared_extents = shared_extents
     result._layout = layout
     result.pending = pending
-    result.caller_owned = external
+    result.caller_owned = caller_owned
     result._samples = None
     return result
 
@@ -505,7 +507,7 @@ def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: t
     plain = [not isinstance(extent, torch.Tensor) for extent in shape]
     if all(plain):
         return new_batch(empty([batch_size, *shape], dtype, device), None, layout)  # type: ignore[list-item]
-    fixed: Any = tuple([extent if known else None for extent, known in zip(shape, plain, strict=True)])
+    shared_extents: Any = tuple([extent if known else None for extent, known in zip(shape, plain, strict=True)])
     if is_compiling():
         # Channels that only the samples determine: a graph takes equal ones, so the result stays dense.
         unknown = [k for k, extent in enumerate(shape) if isinstance(extent, torch.Tensor)]
@@ -515,19 +517,21 @@ def empty_batch(batch_size: int, shape: Sequence["int | torch.Tensor"], dtype: t
         columns = [
             extent if isinstance(extent, torch.Tensor) else torch.full((batch_size,), extent, dtype=torch.int64, device="cpu") for extent in shape
         ]
-        return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout, fixed)
-    return empty_packed(shape_table(batch_size, shape), dtype, device, layout, fixed)
+        return empty_packed(torch.stack([column.expand(batch_size) for column in columns], 1), dtype, device, layout, shared_extents)
+    return empty_packed(shape_table(batch_size, shape), dtype, device, layout, shared_extents)
 
 
-def empty_packed(shapes: torch.Tensor, dtype: torch.dtype, device: torch.device, layout: str | None = None, fixed: Fixed | None = None) -> Batch:
-    """Return an unfilled batch with these shapes, int64 (N, ndim), and the extents ``fixed`` that they share; dense if they are equal."""
+def empty_packed(
+    shapes: torch.Tensor, dtype: torch.dtype, device: torch.device, layout: str | None = None, shared_extents: SharedExtents | None = None
+) -> Batch:
+    """Return an unfilled batch with these shapes, int64 (N, ndim), and the extents ``shared_extents`` that they share; dense if they are equal."""
     values, ragged_shapes = allocate_samples(shapes, dtype, device)
-    return new_batch(values, ragged_shapes, layout, fixed=None if ragged_shapes is None else fixed)
+    return new_batch(values, ragged_shapes, layout, shared_extents=None if ragged_shapes is None else shared_extents)
 
 
 def ragged_batch(values: torch.Tensor, shapes: np.ndarray, layout: str | None = None) -> Batch:
     """Return a ragged batch over contiguous samples with these shapes, int64 (N, ndim)."""
-    return new_batch(values, torch.from_numpy(shapes), layout, fixed=find_lasting_extents(shapes.tolist(), layout))
+    return new_batch(values, torch.from_numpy(shapes), layout, shared_extents=find_lasting_extents(shapes.tolist(), layout))
 
 
 def batch(tensors: Any, dtype: Any = None, device: DeviceLike | None = None, layout: str | None = None) -> Batch:
@@ -586,8 +590,8 @@ def _create(tensors: Any, dtype: Any, device: DeviceLike | None, layout: str | N
         shapes = torch.empty((0, len(layout or "")), dtype=torch.int64, device="cpu")
         return new_batch(torch.empty(0, dtype=types.to_dtype(dtype), device=target), shapes, layout or None)
     # Samples in a list may have any device, dtype and pending work; what they share is found there.
-    values, shapes, layout, pending, external, fixed, sources = collect(samples, dtype, device, layout, share)
-    result = new_batch(values, shapes, layout, pending, external, fixed)
+    values, shapes, layout, pending, caller_owned, shared_extents, sources = collect(samples, dtype, device, layout, share)
+    result = new_batch(values, shapes, layout, pending, caller_owned, shared_extents)
     if sources is not UNKNOWN:
         result.sources = sources
     return result

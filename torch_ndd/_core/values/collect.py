@@ -13,7 +13,7 @@ from ..native.tracing import is_compiling
 from ..work.pending import Pending
 from ..work.sources import UNKNOWN
 from .dispatch import run
-from .extents import Fixed, find_lasting_extents
+from .extents import SharedExtents, find_lasting_extents
 from .foreign import from_numpy, from_torch, stack_arrays
 from .operand import Operand
 from .tensor import Tensor, as_tensor, check_layout, new_tensor
@@ -40,7 +40,7 @@ def fence(source: Operand, sample: int) -> Pending | None:
 
 def collect(
     samples: list[Any], dtype: Any, device: DeviceLike | None, layout: str | None, share: bool
-) -> tuple[torch.Tensor, torch.Tensor | None, str | None, Pending | None, bool, Fixed | None, Sequence[str]]:
+) -> tuple[torch.Tensor, torch.Tensor | None, str | None, Pending | None, bool, SharedExtents | None, Sequence[str]]:
     """Return values, shapes, layout, pending work, whether the memory is the caller's, common extents and sources of a batch of these samples.
 
     The first sample determines dtype and device by default. ``share``: use the samples' memory if they are contiguous.
@@ -54,23 +54,24 @@ def collect(
     layout = check_layout("batch", next((tensor.layout for tensor in tensors if tensor.layout), None) if layout is None else layout, first.ndim)
     parts = [tensor.buffer for tensor in tensors]
     sources = UNKNOWN if is_compiling() else _sources_of(tensors)
-    fixed = None
+    shared_extents = None
     if all(part.shape == parts[0].shape for part in parts):
         shape, shapes = [len(parts), *parts[0].shape], None
     else:
         extents = [part.shape for part in parts]
-        shapes, fixed = torch.tensor(extents, dtype=torch.int64, device="cpu"), find_lasting_extents(extents, layout)
+        shapes, shared_extents = torch.tensor(extents, dtype=torch.int64, device="cpu"), find_lasting_extents(extents, layout)
         shape = [volume(shapes, first.itemsize)]
     # Samples that adjoin in one storage, such as consecutive ones of another batch, are a batch already.
     if share and not is_compiling() and all(tensor.pending is None for tensor in tensors) and _are_adjoining(parts):
         strides = torch.empty(shape, device="meta").stride()
-        return parts[0].as_strided(shape, strides), shapes, layout, None, any(tensor.caller_owned for tensor in tensors), fixed, sources
+        return parts[0].as_strided(shape, strides), shapes, layout, None, any(tensor.caller_owned for tensor in tensors), shared_extents, sources
     out = empty(shape, first.dtype, parts[0].device)
     if out.device.type == "cpu" and not is_compiling():
-        return out, shapes, layout, run(pack, (parts, out, shapes), [(tensor, tensor._sample) for tensor in tensors], out), False, fixed, sources
+        pending = run(pack, (parts, out, shapes), [(tensor, tensor._sample) for tensor in tensors], out)
+        return out, shapes, layout, pending, False, shared_extents, sources
     # On a GPU, or in a graph, where torch orders the work.
     torch.cat([tensor.wait().reshape(-1) for tensor in tensors], out=out.view(-1))
-    return out, shapes, layout, None, False, fixed, sources
+    return out, shapes, layout, None, False, shared_extents, sources
 
 
 def _copy_small(samples: list[Any], share: bool) -> torch.Tensor | None:
@@ -94,7 +95,7 @@ def _import_arrays(samples: list[Any]) -> list[Tensor] | None:
     if kinds != {np.ndarray} and kinds != {torch.Tensor}:
         return None
     import_array = from_numpy if kinds == {np.ndarray} else from_torch
-    tensors = [new_tensor(values, external=external) for values, external in map(import_array, samples)]
+    tensors = [new_tensor(values, caller_owned=caller_owned) for values, caller_owned in map(import_array, samples)]
     alike = {(tensor.buffer.dtype, tensor.buffer.dim(), tensor.buffer.device) for tensor in tensors}
     return tensors if len(alike) == 1 else None
 

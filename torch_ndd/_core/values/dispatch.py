@@ -21,18 +21,18 @@ Buffer = TypeVar("Buffer")
 
 
 def submit(
-    kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str] = UNKNOWN
+    kernel: Callable[..., Any], arguments: Sequence[Any], reads: Sequence[tuple[Pending, int]], caller_owned: bool, sources: Sequence[str] = UNKNOWN
 ) -> Pending | None:
     """Run a CPU kernel in the current evaluation mode. Return its pending work, or None if it has ended.
 
-    ``external``: the caller may overwrite memory that is read after the call, so the work must end now. ``sources``: the source of each sample,
+    ``caller_owned``: the caller may overwrite memory that is read after the call, so the work must end now. ``sources``: the source of each sample,
     for errors.
     """
     if shutdown.exiting:
         shutdown.park_daemon()
     if pools.unsettled:
         pools.settle()
-    mode = EvalMode.sync_cpu if external else thread_state.mode
+    mode = EvalMode.sync_cpu if caller_owned else thread_state.mode
     # On the CPU the two synchronous modes are one.
     level = 3 if mode >= EvalMode.sync_cpu else mode
     try:
@@ -54,7 +54,7 @@ def launch(
     kernel: Callable[..., Any],
     arguments: Sequence[Any],
     reads: Sequence[tuple[Pending, int]],
-    external: bool,
+    caller_owned: bool,
     filled: Sequence[torch.Tensor],
     sources: Sequence[str] = UNKNOWN,
 ) -> StreamWork:
@@ -64,11 +64,11 @@ def launch(
         kernel: The kernel.
         arguments: Its arguments.
         reads: Work that has not ended or not been issued: of inputs, and of arguments that the launcher reads on the host.
-        external: The caller may overwrite memory that is read.
+        caller_owned: The caller may overwrite memory that is read.
         filled: What the kernel fills, on the GPU.
         sources: The source of each sample, for errors.
     """
-    queue = join_queue(reads, external)
+    queue = join_queue(reads, caller_owned)
     if queue is None:
         # submit() only so that errors of the launcher keep their types: a CUDA kernel leaves no CPU work behind.
         submit(kernel, arguments, [], False, sources)
@@ -99,14 +99,14 @@ def run(kernel: Callable[..., Any], arguments: Sequence[Any], sources: Iterable[
     Each source has the index of the sample that is read, or ``SAME_SAMPLE`` or ``ALL_SAMPLES``.
     """
     sources = list(sources)
-    external = any(source.caller_owned for source, _ in sources)
+    caller_owned = any(source.caller_owned for source, _ in sources)
     if is_compiling():
         kernel(*arguments)
         return None
     if out.device.type == "cpu":
-        return submit(kernel, arguments, _find_reads(sources), external)
-    with on_stream(out.device, [(source.buffer, source.pending) for source, _ in sources], external):
-        return launch(kernel, arguments, _find_reads(sources), external, [out])
+        return submit(kernel, arguments, _find_reads(sources), caller_owned)
+    with on_stream(out.device, [(source.buffer, source.pending) for source, _ in sources], caller_owned):
+        return launch(kernel, arguments, _find_reads(sources), caller_owned, [out])
 
 
 def _find_reads(sources: Sequence[tuple[Operand, int]]) -> list[tuple[Pending, int]]:

@@ -14,13 +14,13 @@ import torch
 from .indexing import bounds, resolve_slice, takes_all
 
 # For each axis of the samples the extent that they share, or None.
-Fixed: TypeAlias = tuple[int | None, ...]
+SharedExtents: TypeAlias = tuple[int | None, ...]
 
 # Without a layout, the largest number of channels of pixels, coordinates of points and boxes, and rows and columns of maps.
 _MAX_UNNAMED = 4
 
 
-def find_lasting_extents(shapes: Sequence[Sequence[int]], layout: str | None) -> Fixed:
+def find_lasting_extents(shapes: Sequence[Sequence[int]], layout: str | None) -> SharedExtents:
     """Return the extents that samples share in every batch like this: channels by the layout; without a layout the last axes if they are short."""
     ndim = len(shapes[0]) if len(shapes) else 0
     extents: list[int | None] = [None] * ndim
@@ -33,21 +33,23 @@ def find_lasting_extents(shapes: Sequence[Sequence[int]], layout: str | None) ->
     return tuple(extents)
 
 
-def merge_extents(known: Fixed | None, more: Fixed) -> Fixed:
+def merge_extents(known: SharedExtents | None, more: SharedExtents) -> SharedExtents:
     """Combine two descriptions of the same samples."""
     return more if known is None else tuple(b if a is None else a for a, b in zip(known, more, strict=True))
 
 
-def confirm_extents(fixed: Fixed | None, shapes: Sequence[Sequence[int]]) -> Fixed | None:
+def confirm_extents(shared_extents: SharedExtents | None, shapes: Sequence[Sequence[int]]) -> SharedExtents | None:
     """Return the shared extents that are true for samples of these shapes."""
-    if fixed is None or not len(shapes) or len(fixed) != len(shapes[0]):
+    if shared_extents is None or not len(shapes) or len(shared_extents) != len(shapes[0]):
         return None
-    return tuple(extent if all(shape[axis] == extent for shape in shapes) else None for axis, extent in enumerate(fixed))
+    return tuple(extent if all(shape[axis] == extent for shape in shapes) else None for axis, extent in enumerate(shared_extents))
 
 
-def slice_extents(fixed: Fixed | None, keys: Sequence[Any]) -> Fixed | None:
+def slice_extents(shared_extents: SharedExtents | None, keys: Sequence[Any]) -> SharedExtents | None:
     """Return the extents that these keys, one per axis, select from samples."""
-    return None if fixed is None else tuple(_slice_extent(extent, key) for extent, key in zip(fixed, keys, strict=True) if isinstance(key, slice))
+    if shared_extents is None:
+        return None
+    return tuple(_slice_extent(extent, key) for extent, key in zip(shared_extents, keys, strict=True) if isinstance(key, slice))
 
 
 def _slice_extent(extent: int | None, key: slice) -> int | None:

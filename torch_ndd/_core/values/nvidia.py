@@ -14,11 +14,11 @@ def _from_nvidia(value: Any) -> "Tensor | Batch":
     """Return a tensor or a tensor list of NVIDIA's package over the same memory; a ragged list is copied."""
     layout = value.layout() or None
     if type(value).__name__ not in LISTS:
-        values, external = import_values(value, wide=False)
-        return new_tensor(values, layout, external=external)
+        values, caller_owned = import_values(value, wide=False)
+        return new_tensor(values, layout, caller_owned=caller_owned)
     if len(value) and value.is_dense_tensor():
-        values, external = import_values(value.as_tensor(), wide=False)
-        return new_batch(values, None, layout, external=external)
+        values, caller_owned = import_values(value.as_tensor(), wide=False)
+        return new_batch(values, None, layout, caller_owned=caller_owned)
     return batch(list(value), types.to_dtype(types.DALIDataType(int(value.dtype))), layout=layout)
 
 

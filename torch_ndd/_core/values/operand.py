@@ -64,11 +64,11 @@ class Operand:
     _origin: Any = None  # used by capture.py
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, values: torch.Tensor, layout: str | None, pending: Pending | None, external: bool) -> None:
+    def __init__(self, values: torch.Tensor, layout: str | None, pending: Pending | None, caller_owned: bool) -> None:
         self.buffer = values
         self._layout = layout
         self.pending = pending
-        self.caller_owned = external
+        self.caller_owned = caller_owned
 
     def wait(self) -> torch.Tensor:
         """Wait for the values and return them. Raise the error of the call that should have produced them."""
@@ -94,9 +94,9 @@ class Operand:
             return None
         return pending
 
-    def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, fixed: Any) -> "Operand":
+    def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, shared_extents: Any) -> "Operand":
         """Return a result of arithmetic with this operand as a batch: of one sample if no operand is a batch."""
-        del shapes, fixed
+        del shapes, shared_extents
         return Operand(values[0], layout, pending, False)
 
     def stack(self, pad: bool = False, value: float = 0, lazily: bool = True) -> "Operand":
@@ -120,7 +120,7 @@ class Operand:
         """
         raise NotImplementedError
 
-    def with_buffer(self, values: TorchTensor, pending: Pending | None, external: bool = False) -> Self:
+    def with_buffer(self, values: TorchTensor, pending: Pending | None, caller_owned: bool = False) -> Self:
         """Return the same value in other memory.
 
         :meta private:

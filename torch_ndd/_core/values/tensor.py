@@ -53,8 +53,8 @@ class Tensor(Arithmetic):
             self._sample = data._sample
             self.sources = data.sources
         else:
-            values, external = foreign.import_values(data, wide=dtype is not None)
-            Operand.__init__(self, values, None, None, external)
+            values, caller_owned = foreign.import_values(data, wide=dtype is not None)
+            Operand.__init__(self, values, None, None, caller_owned)
             self._sample = 0
         if dtype is not None:
             self._convert(types.to_dtype(dtype), foreign.is_python(data))
@@ -80,8 +80,8 @@ class Tensor(Arithmetic):
         out, pending = convert_values(self, self.buffer[None], None, self._sample, dtype)
         self.buffer, self.pending, self._sample, self.caller_owned = out[0], pending, 0, False
 
-    def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, fixed: Any) -> "Tensor":
-        del shapes, fixed
+    def _result(self, values: TorchTensor, shapes: TorchTensor | None, layout: str | None, pending: Pending | None, shared_extents: Any) -> "Tensor":
+        del shapes, shared_extents
         return new_tensor(values[0], layout, pending)
 
     def _over(self, values: TorchTensor) -> "Tensor":
@@ -99,8 +99,8 @@ class Tensor(Arithmetic):
             pending = run(take, (values[None], None, None, *whole(values.dim()), out, None), [(self, self._sample)], out)
         return self.with_buffer(out[0], pending)
 
-    def with_buffer(self, values: TorchTensor, pending: Pending | None, external: bool = False, sample: int = 0) -> "Tensor":
-        result = new_tensor(values, self._layout, pending, sample, external)
+    def with_buffer(self, values: TorchTensor, pending: Pending | None, caller_owned: bool = False, sample: int = 0) -> "Tensor":
+        result = new_tensor(values, self._layout, pending, sample, caller_owned)
         result.sources = self.sources
         return result
 
@@ -317,13 +317,15 @@ def convert_values(
     return out, run(torch.ops.ndd.cast.default, (values, shapes, out, shapes), [(source, sample)], out)
 
 
-def new_tensor(values: torch.Tensor, layout: str | None = None, pending: Pending | None = None, sample: int = 0, external: bool = False) -> Tensor:
+def new_tensor(
+    values: torch.Tensor, layout: str | None = None, pending: Pending | None = None, sample: int = 0, caller_owned: bool = False
+) -> Tensor:
     """Create a Tensor over values that are valid."""
     result = Tensor.__new__(Tensor)
     result.buffer = values
     result._layout = layout
     result.pending = pending
-    result.caller_owned = external
+    result.caller_owned = caller_owned
     result._sample = sample
     return result
 

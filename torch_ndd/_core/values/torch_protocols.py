@@ -17,14 +17,14 @@ def _flatten_batch(value: Batch) -> tuple[list[Any], Any]:
 
 
 def _unflatten_batch(children: Iterable[Any], context: Any) -> Batch:
-    (values, shapes), (layout, fixed) = children, context
-    return new_batch(values, shapes, layout, fixed=fixed)
+    (values, shapes), (layout, shared_extents) = children, context
+    return new_batch(values, shapes, layout, shared_extents=shared_extents)
 
 
 def _load_batch(context: Any) -> Any:
     """Convert a pytree context back from JSON."""
-    layout, fixed = context
-    return layout, None if fixed is None else tuple(fixed)
+    layout, shared_extents = context
+    return layout, None if shared_extents is None else tuple(shared_extents)
 
 
 def _register(kind: type, flatten: Callable[[Any], Any], unflatten: Callable[..., Any], load: Callable[[Any], Any] = lambda context: context) -> None:

@@ -77,8 +77,8 @@ class Typed(Batch, metaclass=_Kind):
     def select_samples(self, keys: Sequence[int]) -> Any:
         return self.over(self.plain().select_samples(keys), **self._select_meta(list(keys)))
 
-    def with_buffer(self, values: torch.Tensor, pending: Any, external: bool = False) -> Any:
-        return self.over(super().with_buffer(values, pending, external))
+    def with_buffer(self, values: torch.Tensor, pending: Any, caller_owned: bool = False) -> Any:
+        return self.over(super().with_buffer(values, pending, caller_owned))
 
     def densify(self) -> Any:
         """Return the same samples, as a dense buffer if their shapes turn out equal."""
@@ -241,12 +241,12 @@ def _register(kind: type[Typed]) -> None:
         return [value.wait(), value.ragged_shapes], (value.layout, value.shared_extents, tuple(meaning.items()))
 
     def unflatten(children: Any, context: Any) -> Any:
-        (values, shapes), (layout, fixed, meaning) = children, context
+        (values, shapes), (layout, shared_extents, meaning) = children, context
         result = Batch.__new__(kind)
         meta = dict(meaning)
         if "canvas_size" in meta:
             meta["canvas_size"] = list(meta["canvas_size"])
-        vars(result).update({**new_batch(values, shapes, layout, fixed=fixed).__dict__, **meta})
+        vars(result).update({**new_batch(values, shapes, layout, shared_extents=shared_extents).__dict__, **meta})
         return result
 
     pytree.register_pytree_node(kind, flatten, unflatten)

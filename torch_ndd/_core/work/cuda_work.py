@@ -257,7 +257,7 @@ _interrupted: list[list[torch.cuda.Event]] = []  # events that a launch may stil
 queues: dict[tuple[int, int], LaunchQueue] = {}  # by device and handle of the stream; kept, because another thread may be about to join one
 
 
-def join_queue(reads: Sequence[tuple[Pending, int]], external: bool) -> LaunchQueue | None:
+def join_queue(reads: Sequence[tuple[Pending, int]], caller_owned: bool) -> LaunchQueue | None:
     """Return the queue that a launch on torch's current stream has to join; None if it is to be made now, for which this waits.
 
     A launch is made now if everything before it on its stream has been issued, and so have its inputs, and in these cases, which wait for that:
@@ -271,7 +271,7 @@ def join_queue(reads: Sequence[tuple[Pending, int]], external: bool) -> LaunchQu
     queue = queues[index, handle] if is_queued(index, handle) else None
     if queue is None and not reads:
         return None
-    makes_now = external or thread_state.mode >= EvalMode.sync_cpu or _local.stream != (index, handle)
+    makes_now = caller_owned or thread_state.mode >= EvalMode.sync_cpu or _local.stream != (index, handle)
     if makes_now or not all(can_run_later(work) for work, _ in reads):
         for work, _ in reads:
             work.wait()
@@ -327,13 +327,13 @@ class on_stream:
     Args:
         device: A CUDA device.
         used: The tensors that the block reads, with the work that fills them. Tensors without pending work belong to torch's current stream.
-        external: Some of them belong to the user, who may overwrite them afterwards: torch's current stream waits for the block's work.
+        caller_owned: Some of them belong to the user, who may overwrite them afterwards: torch's current stream waits for the block's work.
     """
 
-    __slots__ = ("_before", "_device", "_external", "_foreign", "_guard", "_ours", "_theirs", "_used")
+    __slots__ = ("_before", "_caller_owned", "_device", "_foreign", "_guard", "_ours", "_theirs", "_used")
 
-    def __init__(self, device: torch.device, used: Iterable[tuple[torch.Tensor, Pending | None]] = (), external: bool = False) -> None:
-        self._device, self._used, self._external = device, used, external
+    def __init__(self, device: torch.device, used: Iterable[tuple[torch.Tensor, Pending | None]] = (), caller_owned: bool = False) -> None:
+        self._device, self._used, self._caller_owned = device, used, caller_owned
 
     def __enter__(self) -> None:
         device = self._device
@@ -357,7 +357,7 @@ class on_stream:
             self._guard.__exit__(*error)
             for tensor in self._foreign:
                 tensor.record_stream(ours)
-            if self._external and self._foreign:
+            if self._caller_owned and self._foreign:
                 self._theirs.wait_stream(ours)
         if error[0] is None and thread_state.mode == EvalMode.sync_full:
             (ours or torch.cuda.current_stream(self._device)).synchronize()

@@ -129,7 +129,7 @@ def _pool(threads: int) -> Workers:
 
 
 def queue(
-    op: str, samples: int, function: Callable[[int], None], reads: Sequence[tuple[Pending, int]], external: bool, sources: Sequence[str]
+    op: str, samples: int, function: Callable[[int], None], reads: Sequence[tuple[Pending, int]], caller_owned: bool, sources: Sequence[str]
 ) -> Any:
     """Call ``function(i)`` for every sample, on Python threads, when the work in ``reads`` has ended. Return the pending work, None if it is done.
 
@@ -140,7 +140,7 @@ def queue(
         samples: Number of samples.
         function: It raises whatever is wrong with its sample.
         reads: Work that fills the inputs.
-        external: The user may overwrite memory that is read after the call.
+        caller_owned: The user may overwrite memory that is read after the call.
         sources: The source of each sample, for errors.
     """
     if shutdown.exiting:
@@ -173,7 +173,7 @@ def queue(
     except BaseException:  # Ctrl-C, mostly
         task.abandon("it was interrupted")
         raise
-    if external or thread_state.mode >= EvalMode.sync_cpu:
+    if caller_owned or thread_state.mode >= EvalMode.sync_cpu:
         work.end_of_call()
         return None
     context.register(work)

@@ -62,25 +62,25 @@ def uploads() -> Uploads:
     return Uploads(*_counts)
 
 
-def copy_to_device(values: torch.Tensor, pending: Pending | None, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending | None]:
+def copy_to_device(values: torch.Tensor, pending: Pending | None, caller_owned: bool, target: torch.device) -> tuple[torch.Tensor, Pending | None]:
     """Return a copy on another device and the work that makes it. The host waits only if the user might overwrite pinned memory."""
     on_gpu = values.device.type == "cuda"
     if pending is not None and not on_gpu:
-        if _runs_later(values, pending, external, target):
+        if _runs_later(values, pending, caller_owned, target):
             return _upload_later(values, pending, target)
         pending.wait()
     gpu = target if target.type == "cuda" else values.device
     if gpu.type != "cuda" or is_compiling():
         return values.to(target, copy=True), None
-    large = not on_gpu and (values.nbytes > _SMALL or (native.pinned_sizes and not external and _is_large(values)))
+    large = not on_gpu and (values.nbytes > _SMALL or (native.pinned_sizes and not caller_owned and _is_large(values)))
     if large and not torch.cuda.is_current_stream_capturing():  # a copy within a CUDA graph stays on the graph's stream
-        return _upload(values, external, target)
-    with on_stream(gpu, [(values, pending)], external):
+        return _upload(values, caller_owned, target)
+    with on_stream(gpu, [(values, pending)], caller_owned):
         if pending is not None and on_gpu:
             pending.wait()
         if target.type != "cuda":
             return _download(values), None
-        copy = values.to(target, copy=True, non_blocking=not (external and values.is_pinned()))
+        copy = values.to(target, copy=True, non_blocking=not (caller_owned and values.is_pinned()))
         return copy, stream_work([copy])
 
 
@@ -88,12 +88,12 @@ def _is_large(values: torch.Tensor) -> bool:
     return values.untyped_storage().nbytes() >= native.POOLED_BYTES
 
 
-def _runs_later(values: torch.Tensor, pending: Pending, external: bool, target: torch.device) -> bool:
+def _runs_later(values: torch.Tensor, pending: Pending, caller_owned: bool, target: torch.device) -> bool:
     """Return whether a copy of pending values can be queued. It never waits, for neither part of a CUDA graph nor of a compiled graph can do so."""
     return (
         _queue_copy is not None
         and target.type == "cuda"
-        and not external
+        and not caller_owned
         and not is_compiling()
         and thread_state.mode < EvalMode.sync_cpu
         and not pending.done()
@@ -145,13 +145,13 @@ def _stream_of(target: torch.device) -> torch.cuda.Stream:
     return _streams.get(target.index) or _streams.setdefault(target.index, new_torch_stream(target.index))
 
 
-def _upload(values: torch.Tensor, external: bool, target: torch.device) -> tuple[torch.Tensor, Pending]:
+def _upload(values: torch.Tensor, caller_owned: bool, target: torch.device) -> tuple[torch.Tensor, Pending]:
     stream = _stream_of(target)
     with torch.cuda.stream(stream):
         pinned = values.is_pinned()
         # The program may overwrite memory that it owns or has seen, before the copy ends.
-        may_change = external or getattr(values.untyped_storage(), "exposed", False)
-        source = values if pinned and (external or not may_change) else _stage(values, external)
+        may_change = caller_owned or getattr(values.untyped_storage(), "exposed", False)
+        source = values if pinned and (caller_owned or not may_change) else _stage(values, caller_owned)
         # The driver stages pageable memory before it returns; only pinned memory is read later, so only its change must be waited out.
         copy = source.to(target, copy=True, non_blocking=not (pinned and may_change and source is values))
         event = record_event(stream)
@@ -166,13 +166,13 @@ def _upload(values: torch.Tensor, external: bool, target: torch.device) -> tuple
     return copy, pending
 
 
-def _stage(values: torch.Tensor, external: bool) -> torch.Tensor:
+def _stage(values: torch.Tensor, caller_owned: bool) -> torch.Tensor:
     """Copy to pinned memory. Return the values themselves if none can be allocated."""
-    pinned = _allocate_staging(values, external)
+    pinned = _allocate_staging(values, caller_owned)
     return values if pinned is None else pinned.copy_(values)
 
 
-def _allocate_staging(values: torch.Tensor, external: bool) -> torch.Tensor | None:
+def _allocate_staging(values: torch.Tensor, caller_owned: bool) -> torch.Tensor | None:
     """Return pinned memory for a copy of these values, None if none can be allocated."""
     if values.nbytes > _MAX_PINNED:
         return None
@@ -180,7 +180,7 @@ def _allocate_staging(values: torch.Tensor, external: bool) -> torch.Tensor | No
         pinned = torch.empty(values.shape, dtype=values.dtype, device="cpu", pin_memory=True)
     except RuntimeError:
         return None
-    if not external:
+    if not caller_owned:
         _pin_next(values)
     return pinned
 

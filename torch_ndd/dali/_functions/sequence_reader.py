@@ -113,7 +113,7 @@ class Sequence(Reader):
                 raise UnreadableSamples({int(k): "its frames have different sizes" for k in torch.nonzero(different).ravel()})
             length = torch.full((len(samples), 1), self._per_sequence, dtype=torch.int64)
             frames = new_batch(
-                images.buffer, torch.cat([length, sizes[:, 0]], 1), "FHWC", fixed=(self._per_sequence, None, None, images.shared_extent(2))
+                images.buffer, torch.cat([length, sizes[:, 0]], 1), "FHWC", shared_extents=(self._per_sequence, None, None, images.shared_extent(2))
             )
         frames.sources = Sources(self._source, samples)
         return (frames,)

@@ -88,7 +88,7 @@ class VideoInputOperation(Operation):
         lengths = torch.full((sequences, 1), self.frames, dtype=torch.int64)
         lengths[-1] -= missing
         shapes = torch.cat([lengths, torch.tensor([list(size)]).expand(sequences, -1)], 1)
-        return new_batch(values.contiguous().view(-1), shapes, "FHWC", fixed=(None, *size)).densify()
+        return new_batch(values.contiguous().view(-1), shapes, "FHWC", shared_extents=(None, *size)).densify()
 
 
 def video(

@@ -31,7 +31,7 @@ def import_capsule(capsule: Any) -> Tensor:
     except (RuntimeError, BufferError) as error:
         raise RuntimeError(f"this DLPack capsule cannot be used, or was used before: {error}") from None
     # A copy is not the caller's memory.
-    return new_tensor(values.clone() if read_only and shared else values, external=shared and not read_only)
+    return new_tensor(values.clone() if read_only and shared else values, caller_owned=shared and not read_only)
 
 
 class Memory(PipelineValue):

@@ -86,14 +86,14 @@ class Kept:
         left = torch.ops.ndd.kept_rows.default(values.reshape(len(self.mask), *trailing), self.mask)
         if is_compiling():
             shapes = torch.stack([self.counts, *(torch.full_like(self.counts, extent) for extent in trailing)], 1)
-            selected = new_batch(left.reshape(-1), shapes, fixed=(None, *trailing))
+            selected = new_batch(left.reshape(-1), shapes, shared_extents=(None, *trailing))
         # Usually all boxes remain, and the shapes need not be computed again.
         elif len(left) == len(self.mask):
-            selected = new_batch(left.view(like.buffer.shape), like.ragged_shapes, fixed=like.shared_extents)
+            selected = new_batch(left.view(like.buffer.shape), like.ragged_shapes, shared_extents=like.shared_extents)
         else:
             rows = np.empty((len(self.counts), 1 + len(trailing)), np.int64)
             rows[:, 0], rows[:, 1:] = self.counts.numpy(), trailing
-            selected = new_batch(left.view(-1), torch.from_numpy(rows), fixed=(None, *trailing)).densify()
+            selected = new_batch(left.view(-1), torch.from_numpy(rows), shared_extents=(None, *trailing)).densify()
         selected.relabel(like.layout)
         return selected if device.type == "cpu" else selected.to_device(device)
 

@@ -62,7 +62,7 @@ def dump_image(
         if channels not in (1, 3):
             raise RuntimeError(f"{op}: images must have 1 or 3 channels, sample {i} has {channels}")
         _write(Path(f"{i}-{suffix}-0.ppm"), height, width, channels, sample.buffer)
-    return new_batch(images.buffer, images.ragged_shapes, images.layout, fixed=images.shared_extents)  # type: ignore[return-value]
+    return new_batch(images.buffer, images.ragged_shapes, images.layout, shared_extents=images.shared_extents)  # type: ignore[return-value]
 
 
 def _write(path: Path, height: int, width: int, channels: int, pixels: Any) -> None:

@@ -101,7 +101,7 @@ class PythonOperator:
                 raise TypeError(f"python_function: in a compiled graph {self.name} needs shape=, the shapes of its outputs")
             # The shapes follow from the results, so the call has to wait for all of them.
             results: list[Any] = [None] * size
-            work = queue("python_function", *columns.collecting(results, size), call.reads, call.external, columns.sources)
+            work = queue("python_function", *columns.collecting(results, size), call.reads, call.caller_owned, columns.sources)
             if work is not None:
                 work.wait()
             outs = self._collect(results, batches, size)
@@ -118,7 +118,7 @@ class PythonOperator:
                 [value.layout or "" for value in tensors], words, [out.buffer for out in outs], [out.ragged_shapes for out in outs],
             )  # fmt: skip
             return as_results(call, outs)
-        work = queue("python_function", *columns.filling(outs, size), call.reads, call.external, columns.sources)
+        work = queue("python_function", *columns.filling(outs, size), call.reads, call.caller_owned, columns.sources)
         for out in outs:
             out.pending = work
             out.sources = columns.sources

@@ -208,7 +208,7 @@ def _empty_output(op: str, shape_like: Any, shape: Any, dtype: torch.dtype, batc
     if shape_like is not None:
         if shape is not None:
             raise RuntimeError(f'{op}: argument "shape" cannot be combined with an input whose shape is taken')
-        return new_batch(native.empty(shape_like.buffer.shape, dtype, device), shape_like.ragged_shapes, fixed=shape_like.shared_extents)
+        return new_batch(native.empty(shape_like.buffer.shape, dtype, device), shape_like.ragged_shapes, shared_extents=shape_like.shared_extents)
     if isinstance(shape, torch.Tensor):
         if shape.ndim > 2:
             raise RuntimeError(f"{op}: a shape must have one dimension, got an array with {shape.ndim - 1}")

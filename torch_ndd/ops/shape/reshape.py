@@ -110,7 +110,9 @@ def _as_view(input: Batch, shape: Sequence[Column], layout: str | None, dtype: t
         return new_batch(values.view(input.batch_size, *shape), None, layout)
     table = rows(shape) if shape else torch.empty((input.batch_size, 0), dtype=torch.int64)
     table = table.expand(input.batch_size, len(shape)).contiguous()
-    view = new_batch(values.reshape(-1), table, layout, fixed=tuple(None if isinstance(extent, torch.Tensor) else extent for extent in shape))
+    view = new_batch(
+        values.reshape(-1), table, layout, shared_extents=tuple(None if isinstance(extent, torch.Tensor) else extent for extent in shape)
+    )
     # Samples of different shapes may have equal ones now.
     return view if is_compiling() else view.densify()
 

@@ -117,5 +117,8 @@ def _part(whole: Batch, k: int, count: int) -> Batch:
     parts = whole.batch_size // count if count else 1
     length = whole.buffer.shape[0] // parts
     return new_batch(
-        whole.buffer[k * length : (k + 1) * length], whole.ragged_shapes[k * count : (k + 1) * count], whole.layout, fixed=whole.shared_extents
+        whole.buffer[k * length : (k + 1) * length],
+        whole.ragged_shapes[k * count : (k + 1) * count],
+        whole.layout,
+        shared_extents=whole.shared_extents,
     )

@@ -239,7 +239,7 @@ def _rows(values: np.ndarray, offsets: np.ndarray, samples: np.ndarray) -> Batch
         return new_batch(chosen.view(len(samples), int(counts[0]), *values.shape[1:]))
     shapes = np.empty((len(samples), values.ndim), np.int64)
     shapes[:, 0], shapes[:, 1:] = counts, values.shape[1:]
-    return new_batch(chosen.view(-1), torch.from_numpy(shapes), fixed=(None, *values.shape[1:]))
+    return new_batch(chosen.view(-1), torch.from_numpy(shapes), shared_extents=(None, *values.shape[1:]))
 
 
 def _collect_masks(masks: "list[Future[np.ndarray]]", layout: str | None) -> Batch:

@@ -196,7 +196,9 @@ class VideoReader(ThreadedReader):
         if frames.dtype != self._dtype or self._normalized:
             # Waits, because torch's arithmetic needs the values now; on a GPU the stream waits, not the host.
             values = frames.wait().to(self._dtype)
-            frames = new_batch(values / 255 if self._normalized else values, frames.ragged_shapes, frames.layout, fixed=frames.shared_extents)
+            frames = new_batch(
+                values / 255 if self._normalized else values, frames.ragged_shapes, frames.layout, shared_extents=frames.shared_extents
+            )
             if self._target.type == "cuda":
                 frames.pending = stream_work([frames.buffer])
         frames.sources = sources

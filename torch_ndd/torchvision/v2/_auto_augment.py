@@ -293,7 +293,7 @@ class AugMix(_Policy, reference.AugMix):
         for k in range(self.mixture_width):
             mix = mix + self._apply_chain(images, draws) * batch_of(weights[:, k].to(torch.float32))
         values = mix.wait().to(images.dtype)  # torch truncates, as torchvision does; cast would round
-        output = new_batch(values, images.ragged_shapes, plain.layout, fixed=images.shared_extents)
+        output = new_batch(values, images.ragged_shapes, plain.layout, shared_extents=images.shared_extents)
         return image.over(output) if tv_tensors.is_typed(image) else output
 
     def _augment_tensor(self, image: torch.Tensor, draws: Draws) -> torch.Tensor:

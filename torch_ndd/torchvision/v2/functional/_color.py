@@ -288,7 +288,7 @@ def _is_wide(images: Batch) -> bool:
 
 
 def _with_values(images: Batch, values: torch.Tensor) -> Batch:
-    return new_batch(values, images.ragged_shapes, images.layout, fixed=images.shared_extents)
+    return new_batch(values, images.ragged_shapes, images.layout, shared_extents=images.shared_extents)
 
 
 def _solarize(images: Batch, threshold: Any) -> Batch:

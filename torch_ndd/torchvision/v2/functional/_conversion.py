@@ -52,10 +52,10 @@ def convert_dtype(images: Batch, dtype: torch.dtype, scale: bool) -> Batch:
         # One pass of an operator, in which the channels do not matter.
         flat = new_batch(images.buffer, images.ragged_shapes, _ANY_LAYOUT[images.ndim], images.pending, images.caller_owned, images.shared_extents)
         scaled = brightness(flat, brightness=1.0 / torch.iinfo(old).max, dtype=dtype)
-        return new_batch(scaled.buffer, scaled.ragged_shapes, images.layout, scaled.pending, fixed=images.shared_extents)
+        return new_batch(scaled.buffer, scaled.ragged_shapes, images.layout, scaled.pending, shared_extents=images.shared_extents)
     # All other cases are computed by torch, whose rounding is torchvision's.
     values = convert_values(images.wait(), dtype) if scale else images.wait().to(dtype)
-    return new_batch(values, images.ragged_shapes, images.layout, fixed=images.shared_extents)
+    return new_batch(values, images.ragged_shapes, images.layout, shared_extents=images.shared_extents)
 
 
 _ANY_LAYOUT = {3: "HWC", 4: "FHWC"}

@@ -167,7 +167,7 @@ def to_batch(output: Rows, inpt: Any, **changed: Any) -> Any:
     height, width = (
         extent.tolist() if isinstance(extent, torch.Tensor) and extent.dim() else [int(extent)] * inpt.batch_size for extent in output.canvas
     )
-    values = new_batch(output.values.reshape(inpt.buffer.shape), inpt.ragged_shapes, inpt.layout, fixed=inpt.shared_extents)
+    values = new_batch(output.values.reshape(inpt.buffer.shape), inpt.ragged_shapes, inpt.layout, shared_extents=inpt.shared_extents)
     return inpt.over(values, canvas_size=[(int(h), int(w)) for h, w in zip(height, width, strict=True)], **changed)
 
 

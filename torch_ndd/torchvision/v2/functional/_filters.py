@@ -194,7 +194,8 @@ def _gaussian_noise(images: Batch, mean: Any = 0.0, sigma: Any = 0.1, clip: bool
         noisy = noise.gaussian(images, mean=center, stddev=width, truncate=not floats)
         return cast(math.clamp(noisy, 0.0, 1.0), dtype=images.dtype) if floats and clip else noisy
     values = images.wait() + normal(images, mean=center, stddev=width, dtype=torch.float32).wait().to(torch.int16)
-    return new_batch(values.to(torch.uint8), images.ragged_shapes, images.layout, fixed=images.shared_extents)  # wraps around; the operators saturate
+    values = values.to(torch.uint8)  # wraps around; the operators saturate
+    return new_batch(values, images.ragged_shapes, images.layout, shared_extents=images.shared_extents)
 
 
 gaussian_noise_image, gaussian_noise_video = on_images(gaussian_noise, _gaussian_noise, pil=False)
