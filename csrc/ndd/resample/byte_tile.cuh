@@ -83,36 +83,63 @@ struct ByteTable {
 
   void append(const AxisTable& t, std::vector<int32_t>& numbers) {
     // In words of four source elements.
-    const int32_t last = static_cast<int32_t>((t.axis.in + 3) / 4);
+    const auto last = static_cast<int32_t>((t.axis.in + 3) / 4);
+    const auto outputs = static_cast<size_t>(t.axis.out);
     // As many for all outputs, because a loop of one length needs no table of lengths.
     steps = 0;
-    for (int64_t i = 0; i < t.axis.out; ++i) steps = std::max(steps, (t.start[i] + t.count[i] - 1) / 4 - t.start[i] / 4 + 1);
-    starts = static_cast<int64_t>(numbers.size());
-    // Moved back where the steps would pass the end of the axis; the weights move with them.
-    for (int64_t i = 0; i < t.axis.out; ++i) numbers.push_back(std::min(t.start[i] / 4, last - steps));
-    // uint2 needs even places.
-    if (numbers.size() % 2 != 0) numbers.push_back(0);
-    weights = static_cast<int64_t>(numbers.size());
+    for (size_t i = 0; i < outputs; ++i) steps = std::max(steps, (t.start[i] + t.count[i] - 1) / 4 - t.start[i] / 4 + 1);
     const int parts = t.fine() ? 2 : 1;
-    numbers.resize(numbers.size() + static_cast<size_t>(t.axis.out * steps * parts * 2));
+    starts = static_cast<int64_t>(numbers.size());
+    weights = starts + (t.axis.out + starts % 2 + 1) / 2 * 2 - starts % 2;  // uint2 needs even places
+    const size_t row = static_cast<size_t>(steps) * static_cast<size_t>(parts) * 2, end = static_cast<size_t>(weights) + outputs * row;
+    // Rows are stored by a load and a store of eight weights: the zeros behind the weights of an output are written over by the next one.
+    numbers.resize(end + 4);
+    int32_t* const begins = numbers.data() + starts;
+    // Moved back where the steps would pass the end of the axis; the weights move with them.
+    for (size_t i = 0; i < outputs; ++i) begins[i] = std::min(t.start[i] / 4, last - steps);
     // Bytes, because what is stored as int16 must not be read or cleared as int32 in between.
-    auto* const pairs = reinterpret_cast<char*>(numbers.data() + weights);
-    const auto store = [&](int64_t place, int16_t weight) { std::memcpy(pairs + place * 2, &weight, sizeof weight); };
-    for (int64_t i = 0; i < t.axis.out; ++i) {
-      const int32_t shift = t.start[i] - 4 * numbers[static_cast<size_t>(starts + i)];
-      for (int32_t k = 0; k < t.count[i]; ++k) {
-        const int64_t to = (i * steps + (shift + k) / 4) * parts * 4 + (shift + k) % 4;
-        store(to, t.weight16[static_cast<size_t>(i * t.stride + k)]);
-        if (parts == 2) store(to + 4, t.fine16[static_cast<size_t>(i * t.stride + k)]);
+    auto* to = reinterpret_cast<char*>(numbers.data() + weights);
+    const auto stride = static_cast<size_t>(t.stride);
+    for (size_t i = 0; i < outputs; ++i, to += row * sizeof(int32_t)) {
+      const int32_t shift = t.start[i] - 4 * begins[i], count = t.count[i];
+      const int16_t* const whole = t.weight16.data() + i * stride;
+      if (parts == 1) {
+        char* const at = to + 2 * shift;
+        for (int32_t k = 0; k < count; k += 8) std::memcpy(at + 2 * k, whole + k, 8 * sizeof(int16_t));
+        continue;
+      }
+      const int16_t* const fine = t.fine16.data() + i * stride;
+      for (int32_t k = 0; k < count; ++k) {
+        char* const at = to + ((shift + k) / 4 * 8 + (shift + k) % 4) * 2;
+        std::memcpy(at, whole + k, sizeof(int16_t));
+        std::memcpy(at + 8, fine + k, sizeof(int16_t));
       }
     }
-    for (int n = 0; n < 4; ++n) {
-      words[n] = 0;
-      for (int64_t begin = 0; begin < t.axis.out; begin += 8 << n) {
-        const int32_t* const first = numbers.data() + starts + begin;
-        const auto ends = std::minmax_element(first, first + std::min<int64_t>(8 << n, t.axis.out - begin));
+    numbers.resize(end);
+    find_words(begins, t.axis.out);
+  }
+
+  // Computes `words` from the first word of each output.
+  void find_words(const int32_t* begins, int64_t outputs) {
+    std::fill(std::begin(words), std::end(words), 0);
+    // The least and the greatest word of the last 8, 16, 32 and 64 outputs.
+    for (int64_t begin = 0; begin < outputs; begin += 64) {
+      int32_t least[8], greatest[8];
+      int groups = 0;
+      for (int64_t first = begin; first < std::min(begin + 64, outputs); first += 8, ++groups) {
+        const auto ends = std::minmax_element(begins + first, begins + std::min(first + 8, outputs));
+        least[groups] = *ends.first;
+        greatest[groups] = *ends.second;
+      }
+      for (int n = 0; n < 4; ++n) {
         // The columns of a tile are staged from a multiple of four words on.
-        words[n] = std::max<int64_t>(words[n], *ends.second + steps - *ends.first / 4 * 4);
+        for (int k = 0; k < groups; ++k) words[n] = std::max<int64_t>(words[n], greatest[k] + steps - least[k] / 4 * 4);
+        for (int k = 0; k < groups; k += 2) {
+          const int other = std::min(k + 1, groups - 1);
+          least[k / 2] = std::min(least[k], least[other]);
+          greatest[k / 2] = std::max(greatest[k], greatest[other]);
+        }
+        groups = (groups + 1) / 2;
       }
     }
   }

@@ -29,14 +29,19 @@ constexpr int kLanes = 8;
 // Whether the kernel is stretched over as many source elements as a reduction needs.
 bool is_stretched(const Axis& a, int64_t in) { return in != a.whole && a.filter != Filter::nearest && (a.antialias || a.filter == Filter::lanczos3); }
 
+// By type: loops over the lanes would be unrolled into scalars.
+template <class T, int lanes>
+struct VectorOf {
+  typedef T type __attribute__((vector_size(sizeof(T) * lanes)));
+};
+
 // Appends the weights of elements at[0] to at[lanes - 1] of the whole output, for `in` source elements: [tap][lane], with zeros after the last tap of
 // each. Returns the largest weight.
 template <int lanes>
 double append_stretched(const Axis& a, const int64_t* at, int64_t in, int32_t* start, int32_t* count, std::vector<double>& all) {
   const double scale = static_cast<double>(in) / static_cast<double>(a.whole), stretch = std::max(scale, 1.0), shrink = 1.0 / stretch;
   const double support = support_radius(a.filter) * stretch;
-  // As vectors by type: loops over the lanes would be unrolled into scalars.
-  typedef double Vector __attribute__((vector_size(sizeof(double) * lanes)));
+  using Vector = typename VectorOf<double, lanes>::type;
   // Of each lane: its first source element, its center in the source, its number of taps, and its largest weight.
   double firsts[lanes], centers[lanes], counts[lanes], largest_of[lanes];
   int32_t most = 0;
@@ -90,6 +95,42 @@ double append_stretched(const Axis& a, const int64_t* at, int64_t in, int32_t* s
                   std::memcpy(to_largest, &largest, sizeof largest);
                 });
   return *std::max_element(largest_of, largest_of + lanes);
+}
+
+// The rows of elements side by side in an AxisTable, filled with zeros; `fine` is null for torch's rule.
+struct Rows {
+  float* weight;
+  int16_t *whole, *fine;
+  int64_t stride;
+};
+
+// Rounds the weights of elements side by side, [tap][lane], for their rows: one conversion for all lanes.
+template <int lanes>
+void round_weights(const double* all, int32_t taps, int32_t precision, const Rows& rows) {
+  const auto store = [=](int64_t place, float weight, int32_t whole) NDD_ALWAYS_INLINE {
+    rows.weight[place] = weight;
+    rows.whole[place] = static_cast<int16_t>(rows.fine != nullptr ? whole >> kFineBits : whole);
+    if (rows.fine != nullptr) rows.fine[place] = static_cast<int16_t>(whole & ((1 << kFineBits) - 1));
+  };
+  // Half away from zero, as torch and Pillow do.
+  const auto unit = static_cast<double>(1 << precision);
+  if constexpr (lanes == 1) {
+    for (int32_t k = 0; k < taps; ++k) store(k, static_cast<float>(all[k]), static_cast<int32_t>(all[k] * unit + (all[k] < 0.0 ? -0.5 : 0.5)));
+  } else {
+    using Vector = typename VectorOf<double, lanes>::type;
+    using Floats = typename VectorOf<float, lanes>::type;
+    using Integers = typename VectorOf<int32_t, lanes>::type;
+    with_simd([=]() NDD_ALWAYS_INLINE {
+      for (int32_t k = 0; k < taps; ++k) {
+        Vector w;
+        std::memcpy(&w, all + int64_t{k} * lanes, sizeof w);
+        const Vector scaled = w * unit, rounded = w < 0.0 ? scaled - 0.5 : scaled + 0.5;
+        const Floats weights = __builtin_convertvector(w, Floats);
+        const Integers whole = __builtin_convertvector(rounded, Integers);
+        for (int lane = 0; lane < lanes; ++lane) store(lane * rows.stride + k, weights[lane], whole[lane]);
+      }
+    });
+  }
 }
 
 // Weights of neighboring source elements from `start` on; `weight` refers to memory of the caller.
@@ -209,29 +250,20 @@ void AxisTable::build_by_torch_rule() {
   // The largest precision at which the largest weight, rounded, is below 2^15.
   for (; !pillow && precision < 22 && static_cast<int64_t>(0.5 + largest * static_cast<double>(int64_t{1} << (precision + 1))) < (1 << 15);)
     ++precision;
-  weight.assign(axis.out * stride, 0.0f);
-  weight16.assign(axis.out * stride, 0);
-  fine16.assign(pillow ? axis.out * stride : 0, 0);
+  weight.assign(padded * stride, 0.0f);
+  weight16.assign(padded * stride, 0);
+  fine16.assign(pillow ? padded * stride : 0, 0);
   weight14.clear();
-  // From [group of lanes][tap][lane] to rows of `stride` weights for each element.
   const double* next = all.data();
-  const auto unit = static_cast<double>(1 << precision);
   for (int64_t i = 0; i < axis.out; i += lanes) {
-    int32_t longest = 0;
-    for (int k = 0; k < lanes; ++k) longest = std::max(longest, count[i + k]);
-    for (int64_t lane = 0; lane < std::min<int64_t>(lanes, axis.out - i); ++lane) {
-      const int64_t row = (i + lane) * stride;
-      for (int32_t k = 0; k < count[i + lane]; ++k) {
-        const double w = next[k * lanes + lane];
-        weight[row + k] = static_cast<float>(w);
-        // Rounds half away from zero, as torch and Pillow do.
-        const auto whole = static_cast<int32_t>(w * unit + (w < 0.0 ? -0.5 : 0.5));
-        weight16[row + k] = static_cast<int16_t>(pillow ? whole >> kFineBits : whole);
-        if (pillow) fine16[row + k] = static_cast<int16_t>(whole & ((1 << kFineBits) - 1));
-      }
-    }
+    const int32_t longest = *std::max_element(&count[i], &count[i] + lanes);
+    const Rows rows{&weight[i * stride], &weight16[i * stride], pillow ? &fine16[i * stride] : nullptr, stride};
+    (lanes == 1 ? round_weights<1> : lanes == kLanes ? round_weights<kLanes> : round_weights<kLanes / 2>)(next, longest, precision, rows);
     next += longest * lanes;
   }
+  weight.resize(axis.out * stride);
+  weight16.resize(axis.out * stride);
+  if (pillow) fine16.resize(axis.out * stride);
   start.resize(axis.out);
   count.resize(axis.out);
 }
