@@ -41,7 +41,7 @@ def resized(
 
 
 def frames_of(input: Batch, other: Batch | None) -> "int | torch.Tensor | None":
-    """Return the number of frames of the output if ``given`` is marked per frame and the input has no frames. None if nothing changes."""
+    """Return the number of frames of the output if ``other`` is marked per frame and the input has no frames. None if nothing changes."""
     if other is None or (input.layout or "").startswith("F") or not (other.layout or "").startswith("F"):
         return None
     return other.frame_counts()
