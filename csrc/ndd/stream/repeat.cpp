@@ -311,9 +311,11 @@ Again again_with(int64_t handle, const MaybeTensor& first, const MaybeTensor& se
 }
 
 #ifdef NDD_CUDA
-// The same for a GPU, on a CUDA stream that need not be torch's current one. It first waits for the stream `before`, unless that is -1.
-Again again_on_stream(int64_t handle, const MaybeTensor& first, const MaybeTensor& second, const MaybeTensor& third, const MaybeTensor& fourth,
-                      const MaybeTensor& fifth, const MaybeTensor& sixth, int64_t device, int64_t stream, int64_t before, int64_t rows) {
+// The same for a GPU, on a CUDA stream that need not be torch's current one. It first waits for the stream `before`, unless that is -1. Tensors are the
+// last arguments, because torch takes 0.1 us for each one that is passed.
+Again again_on_stream(int64_t handle, int64_t device, int64_t stream, int64_t before, int64_t rows, const MaybeTensor& first,
+                      const MaybeTensor& second, const MaybeTensor& third, const MaybeTensor& fourth, const MaybeTensor& fifth,
+                      const MaybeTensor& sixth) {
   std::vector<Tensor> tensors;
   tensors.reserve(6);
   for (const MaybeTensor* tensor : {&first, &second, &third, &fourth, &fifth, &sixth})
@@ -423,8 +425,8 @@ NDD_FUNCTION(again_with, "(int plan, Tensor? first, Tensor? second, int mode, in
 #ifdef NDD_CUDA
 NDD_FUNCTION(
     again_on_stream,
-    "(int plan, Tensor? first, Tensor? second, Tensor? third, Tensor? fourth, Tensor? fifth, Tensor? sixth, int device, int stream, int before, "
-    "int rows) -> (Tensor?, int)",
+    "(int plan, int device, int stream, int before, int rows, Tensor? first=None, Tensor? second=None, Tensor? third=None, Tensor? fourth=None, "
+    "Tensor? fifth=None, Tensor? sixth=None) -> (Tensor?, int)",
     ndd::again_on_stream)
 #endif
 NDD_FUNCTION(again, "(int plan, Tensor[] tensors, int[] reads, int mode, int rows) -> (Tensor?, int)", ndd::again)

@@ -103,7 +103,6 @@ if _again_on_stream is not None:
 
 NOT_ONE_CALL = object()
 _MAX_TENSORS = 6  # of ndd::again_on_stream
-_NO_TENSORS = [(None,) * (_MAX_TENSORS - count) for count in range(_MAX_TENSORS + 1)]  # what follows the tensors of a plan
 
 
 def launch_in_one_call(
@@ -155,7 +154,7 @@ def launch_in_one_call(
             return NOT_ONE_CALL
     if shutdown.exiting:
         shutdown.park_daemon()
-    output, handle = _again_on_stream(plan, *tensors, *_NO_TENSORS[len(tensors)], device, stream, before, rows)
+    output, handle = _again_on_stream(plan, device, stream, before, rows, *tensors)
     if handle:
         finish_call(handle, EvalMode.sync_cpu, [], sources)
     # Torch's allocator must not reuse this memory before our stream has read it. It is told once for each batch: it keeps the stream until the memory
