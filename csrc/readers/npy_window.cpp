@@ -34,12 +34,14 @@ std::vector<int64_t> find_axes(const NpyRoi& roi, int64_t ndim) {
   return axes;
 }
 
-// Returns limit k in elements.
-double value_of(const NpyLimit& limit, size_t k, size_t axes, int64_t extent) {
+// Returns limit k in elements. DALI multiplies floats, unless it adds two relative limits: as slice does (ops/geometry/windows.cpp).
+double value_of(const NpyLimit& limit, size_t k, size_t axes, int64_t extent, bool in_double) {
   if (limit.values.size() != 1 && limit.values.size() != axes) {
     fail("the ROI has ", limit.values.size(), " values for ", axes, " axes");
   }
-  const double value = limit.values[limit.values.size() == 1 ? 0 : k] * (limit.relative ? static_cast<double>(extent) : 1.0);
+  double value = limit.values[limit.values.size() == 1 ? 0 : k];
+  if (limit.relative)
+    value = in_double ? value * static_cast<double>(extent) : static_cast<double>(static_cast<float>(value) * static_cast<float>(extent));
   // Below 2^53, so rounding to an integer is exact; also false for NaN.
   if (!(std::abs(value) < 9e15)) fail("the ROI must be finite");
   return value;
@@ -167,13 +169,15 @@ NpyWindow npy_window(const NpyHeader& header, const NpyRoi& roi) {
   for (size_t k = 0; k < axes.size(); ++k) {
     const auto axis = static_cast<size_t>(axes[k]);
     const int64_t length = header.shape[axis];
-    const double begin = roi.start.values.empty() ? 0.0 : value_of(roi.start, k, axes.size(), length);
+    const bool is_sum = roi.is_shape && roi.start.relative && roi.end.relative;
+    const auto start = [&](bool in_double) { return roi.start.values.empty() ? 0.0 : value_of(roi.start, k, axes.size(), length, in_double); };
+    const double begin = start(false);
     // Limits that are missing are those of the array.
-    double end = roi.end.values.empty() ? static_cast<double>(length) : value_of(roi.end, k, axes.size(), length);
+    double end = roi.end.values.empty() ? static_cast<double>(length) : value_of(roi.end, k, axes.size(), length, is_sum);
     // Added before rounding, as fractions of both may sum up to a whole element.
     if (roi.is_shape) {
       if (end < 0) fail("the shape of the ROI must not be negative");
-      end += begin;
+      end += start(is_sum);
     }
     int64_t first = std::llround(begin), last = std::llround(end);
     const auto text = "the ROI [" + std::to_string(first) + ", " + std::to_string(last) + ") of axis " + std::to_string(axis);

@@ -43,7 +43,7 @@ def dtype(name: str) -> Callable[[ModuleType], Any]:
 @pytest.mark.parametrize("source", ["uint8", "int16", "float32", "float64"])
 def test_positions_and_rounding_of_crop(layout: str, source: str) -> None:
     data = array(layout, source)
-    for size in ([5, 7], [0, 9], [2, 5, 20], [4.5, 7.9], [2, 13, 21]):
+    for size in ([5, 7], [0, 9], [2, 5, 20], [4.5, 7.9], [0.4, 7], [0.9, 1], [2, 13, 21]):
         for position in (0.0, 0.3, 0.5, 0.9, 1.0):
             for rounding in ("round", "truncate"):
                 where = {"crop_pos_x": position, "crop_pos_y": 1 - position, "crop_pos_z": position}

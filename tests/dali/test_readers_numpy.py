@@ -82,6 +82,18 @@ def test_random_windows_of_arrays(root: Path, name: str) -> None:
     assert rejected < 20
 
 
+@pytest.mark.parametrize("fraction", [0.1, 0.3, 0.7, 0.9])
+def test_relative_windows_that_end_halfway_are_rounded_alike(fraction: float, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.arange(15))
+    for limits in (
+        {"rel_roi_end": fraction},
+        {"rel_roi_start": fraction},
+        {"rel_roi_start": fraction, "rel_roi_shape": 0.7},
+        {"roi_start": 2, "rel_roi_shape": fraction},
+    ):
+        assert_same({"file_root": str(tmp_path), "files": ["x.npy"], "roi_axes": [0], "out_of_bounds_policy": "pad", **limits})
+
+
 @pytest.mark.parametrize(
     "options",
     [

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """slice and pad against DALI's: elements are moved, so everything is equal."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,23 @@ def test_relative_windows_are_rounded_alike(length: int) -> None:
         assert_same(lambda m, a=start, b=end: m.slice(m.tensor(values), rel_start=a, rel_end=b, axes=[0], out_of_bounds_policy="pad"))
         assert_same(lambda m, a=start, b=extent: m.slice(m.tensor(values), rel_start=a, rel_shape=b, axes=[0], out_of_bounds_policy="pad"))
         assert_same(lambda m, a=start, b=extent: m.slice(m.tensor(values), a, b, axes=[0], out_of_bounds_policy="pad"))
+
+
+# Fractions of these lengths lie halfway between two elements, on the one or the other side in float32 and in double.
+@pytest.mark.parametrize("length", [5, 15, 35, 375])
+def test_relative_windows_that_end_halfway_are_rounded_alike(length: int) -> None:
+    values = np.arange(length, dtype=np.int32)
+    for start, part in itertools.product((0.0, 0.3, 0.7, 0.9), (0.1, 0.45, 0.7, 0.9)):
+        for limits in (
+            {"rel_start": [start], "rel_end": [start + part]},
+            {"rel_start": [start], "rel_shape": [part]},
+            {"rel_start": [start], "shape": [2]},
+            {"start": [2], "rel_shape": [part]},
+        ):
+            options: dict[str, Any] = {**limits, "axes": [0], "out_of_bounds_policy": "pad"}
+            assert_same(lambda m, options=options: m.slice(m.tensor(values), **options))
+            assert_same(lambda m, options=options: m.slice(m.batch([values, values[:-2]]), **options))
+        assert_same(lambda m, a=start, b=part: m.slice(m.tensor(values), [a], [b], axes=[0], out_of_bounds_policy="pad"))
 
 
 def test_deliberate_differences() -> None:

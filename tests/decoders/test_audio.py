@@ -243,10 +243,25 @@ def test_frames_of_an_mp3_cut_from_a_stream_are_counted(mode: str, rate: int, ch
     np.testing.assert_allclose(later[-20_000:], cut[-20_000:], atol=1e-6)
     tagged = b"ID3\x04\0\0\0\0\0\x0a" + bytes(10) + content[first:] + b"TAG" + bytes(125)
     np.testing.assert_array_equal(decode(tagged), cut)
-    interrupted = content[first:] + bytes(300) + content[first:]
-    assert len(decode(interrupted)) >= len(cut)
     with pytest.raises(RuntimeError, match="not a sound of a supported format"):
         decode(content[first : first + 3])
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"APETAGEX" + bytes(24), b"LYRICSBEGIN" + b"la " * 90 + b"LYRICS200" + b"TAG" + bytes(125), bytes(32), bytes(5000), b"\xff\xfb" * 3000],
+    ids=["APE tag", "lyrics", "few zeros", "many zeros", "sync bytes"],
+)
+def test_data_behind_or_between_the_frames_of_an_mp3_take_no_sound(data: bytes) -> None:
+    content, first = encode_mp3(sound(40_000), 44100, "CONSTANT")
+    stream = content[first:]
+    expected = decode(stream)
+    np.testing.assert_array_equal(decode(stream + data), expected)
+    joined = decode(stream + data + stream)
+    assert len(joined) == 2 * len(expected)
+    np.testing.assert_array_equal(joined, decode(stream + stream))
+    part = decode(stream + data + stream, start=1.2, duration=0.3)
+    np.testing.assert_allclose(part, joined[52_920 : 52_920 + 13_230], atol=1e-6)
 
 
 def test_lengths_that_wav_au_and_caf_files_lack() -> None:

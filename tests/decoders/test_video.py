@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import functools
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -217,6 +218,21 @@ def test_cut_transport_streams_have_the_frames_that_are_there() -> None:
     assert len(decode(beginning, sequence_length=30)) == 30
     with pytest.raises(RuntimeError, match=rf"frame 24 is not among the {len(head)} of the video"):
         decode(beginning, frames=[24], pad_mode="none")
+
+
+def test_frames_that_refer_to_a_group_that_was_cut_off_are_not_counted() -> None:
+    noise = np.random.default_rng(1).integers(0, 60, (25, HEIGHT, WIDTH, 3), dtype=np.uint8)  # so that each group has a cluster of its own
+    file = encode(frames_of(25) // 2 + noise, "matroska", 25, codec="mpeg2video", extra_options={"bf": "2", "g": "12", "flags": "-cgop"})
+    complete = np.asarray(ndd.decoders.video(file))
+    first, second, *_ = (found.start() for found in re.finditer(b"\x1f\x43\xb6\x75", file.tobytes()))  # clusters
+    cut = file.copy()
+    cut[first : first + 9] = np.frombuffer(b"\xec\x01" + (second - first - 9).to_bytes(7, "big"), np.uint8)  # Void in place of the first cluster
+    frames = np.asarray(ndd.decoders.video(cut))
+    promised = len(pytest.importorskip("torchcodec.decoders").VideoDecoder(cut.tobytes()))
+    assert 10 < len(frames) < promised
+    np.testing.assert_array_equal(frames, complete[-len(frames) :])
+    for number in (0, 1, 5, len(frames) - 1):
+        np.testing.assert_array_equal(np.asarray(ndd.decoders.video(cut, frames=[number]))[0], frames[number])
 
 
 # --- bounds ---

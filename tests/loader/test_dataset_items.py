@@ -191,11 +191,13 @@ def test_different_items() -> None:
 
 
 def test_items_that_are_no_samples() -> None:
+    nested = torch.nested.nested_tensor([torch.zeros(2)], layout=torch.jagged)
     for item, error, text in (
         ((), ValueError, r"at least one part, got \(\)"),
         ({}, ValueError, r"at least one part, got \{\}"),
         (torch.ones(2, requires_grad=True), TypeError, "requires grad; return it detached"),
         ({"a": torch.eye(2).to_sparse()}, TypeError, r"\['a'\] of the items: a tensor has the memory layout torch.sparse_coo"),
+        ({"a": nested}, TypeError, r"\['a'\] of the items: a tensor is nested; return it dense"),
         (2**70, OverflowError, "out of range for int64"),
         ((1, np.longdouble(1)), TypeError, r"\[1\] of the items: no tensor has the type float128; convert it in the data set"),
         (np.zeros(2, np.clongdouble), TypeError, "no tensor has the type complex256"),

@@ -332,6 +332,22 @@ def test_other_columns(tmp_path: Path, columns: list[str], text: str) -> None:
         next(ndd.readers.Parquet(path=tmp_path, columns=columns).next_epoch())
 
 
+def test_errors_name_columns_that_differ_between_files_or_have_one_name(tmp_path: Path) -> None:
+    first, other = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    parquet.write_table(pa.table({"x": [1], "y": ["a"]}), first)
+    for table, text in (
+        (pa.table({"x": pa.array([1], pa.int32()), "y": ["a"]}), r'it has \'x\' as int32, which is int64 in ".*a\.parquet"; columns='),
+        (pa.table({"x": [1]}), r"it lacks 'y', which is string in"),
+        (pa.Table.from_arrays([pa.array([1]), pa.array([2]), pa.array(["a"])], names=["x", "x", "y"]), r"it has 'x' as int64 and int64,"),
+    ):
+        parquet.write_table(table, other)
+        with pytest.raises(RuntimeError, match=r'readers\.Parquet: ".*b\.parquet" does not have the columns of ".*a\.parquet": ' + text):
+            ndd.readers.Parquet(path=[first, other]).scan()
+    with pytest.raises(RuntimeError, match=r"readers\.Parquet: several columns are named 'x'"):
+        ndd.readers.Parquet(path=other).scan()
+    assert rows(ndd.readers.Parquet(path=other, columns="y", max_batch_size=1), "y") == [[97]]
+
+
 def test_other_files(tmp_path: Path) -> None:
     (tmp_path / "bad").write_bytes(b"PAR1 is not all")
     parquet.write_table(pa.table({"x": [1]}), tmp_path / "a.parquet")

@@ -103,7 +103,7 @@ class HostFrames:
 
     def find_keys(self) -> np.ndarray:
         """See :class:`FrameSource`."""
-        return np.unique(np.asarray([*self._decoder._get_key_frame_indices()], np.int64))
+        return np.unique(np.asarray(self._decoder._get_key_frame_indices(), np.int64))
 
     def decode_at(self, number: int) -> tuple[torch.Tensor, float]:
         """See :class:`FrameSource`."""

@@ -147,17 +147,19 @@ class Video:
         decoder = self._decoder
         self.count, self.rate = decoder.count, decoder.rate  # frames, and frames per second
         self.height, self.width = decoder.height, decoder.width
-        if self._in_order:
-            self.count -= self._count_lost(decoder.find_keys())
+        lost = 0 if self._in_order is None or not self._exact else self._count_lost(decoder.find_keys())
+        self.count -= lost
+        # Frames of the file's index before the first one that can be decoded. Those that are decoded in order do not count them.
+        self._lost = 0 if self._in_order else lost
         if self.count < 1 or self.height < 1 or self.width < 1:
             raise RuntimeError("it has no frames that can be decoded")
         # One frame is always decoded, for its size.
         self.check(1)
 
     def _count_lost(self, keys: np.ndarray) -> int:
-        """Return how many frames lie before the first key frame, so they cannot be decoded."""
+        """Return how many frames lie before the first key frame, so they cannot be decoded: the video was cut out of another one."""
         if not len(keys):
-            return self.count
+            return self.count if self._in_order else 0
         if not keys[0]:
             return 0
         # The index is sorted by time. Among frames with equal times, or without any, the key frame may have a later place than in the file.
@@ -178,7 +180,7 @@ class Video:
         """Return the numbers of the key frames, increasing; none where frames are counted from the beginning."""
         if self._in_order is not False:
             return np.zeros(0, np.int64)
-        return self._decoder.find_keys()
+        return self._decoder.find_keys() - self._lost
 
     @property
     def frame_bytes(self) -> int:
@@ -303,7 +305,7 @@ class Video:
             numbers = wanted[k : k + most]
             try:
                 with self._reading(), self._on_stream():
-                    frames, times = self._decoder.decode_several(numbers)
+                    frames, times = self._decoder.decode_several(numbers + self._lost)
             except (IndexError, RuntimeError) as error:
                 if NO_MORE_FRAMES in str(error):
                     self._in_order = True  # the index of the file is wrong: decode in order from now on
@@ -384,7 +386,7 @@ class Video:
         while low < high:
             middle = (low + high) // 2
             with self._reading(), self._on_stream():
-                _, begin = self._decoder.decode_at(middle)
+                _, begin = self._decoder.decode_at(middle + self._lost)
             if begin >= seconds - slack if up else begin > seconds + slack:
                 high = middle
             else:

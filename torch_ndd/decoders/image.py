@@ -241,8 +241,8 @@ def image_crop(
     """Decode a window of each image; bitwise equal to :func:`crop` of :func:`image`'s result, and faster: of a JPEG only the window is decoded.
 
     Args:
-        crop: height and width in pixels; fractions are truncated. 0 or less means the whole axis. Of three numbers the first is a depth, which images
-            do not have.
+        crop: height and width in pixels; fractions are truncated. Less than 1 means the whole axis. Of three numbers the first is a depth, which
+            images do not have.
         crop_h, crop_w: height and width separately.
         crop_pos_x, crop_pos_y: relative position of the window, from 0 (left, top) to 1.
         crop_d, crop_pos_z: ignored.

@@ -115,8 +115,10 @@ def nearest_even(x: Column) -> Column:
     return x.round().to(torch.int64) if isinstance(x, torch.Tensor) else round(x)
 
 
-def float32(x: float) -> float:
+def float32(x: Column) -> Column:
     """Round to float32: 0.3 of 5 pixels is then more than a half, as in DALI."""
+    if isinstance(x, torch.Tensor):
+        return x.to(torch.float32).to(torch.float64)
     high = x * 536870913.0  # 2^29 + 1 keeps 24 of a double's 53 bits
     # Veltkamp's splitting: the high part of a double, without a conversion by torch or NumPy.
     return high - (high - x)

@@ -69,7 +69,7 @@ void AudioFile::open_with_library() {
   const AudioView& view = memory_.view;
   // Counting by decoding is the last resort: it takes as long as decoding.
   if (view.frames >= 0) info_.frames = view.frames;
-  else if ((view.is_estimated || info_.frames == kUnknownFrames) && info_.channels > 0 && info_.channels <= 1024) count_frames();
+  else if (info_.frames == kUnknownFrames && info_.channels > 0 && info_.channels <= 1024) count_frames();
   const bool sane =
       info_.frames >= 0 && info_.channels > 0 && info_.channels <= 1024 && info_.samplerate > 0 && info_.frames <= max_frames(size, info_.channels);
   if (!sane) {
@@ -127,8 +127,7 @@ void AudioFile::open(AudioView view) {
   handle_.reset(sndfile().open_virtual(&source, kRead, &info_, &memory_));
 }
 
-// Counts the frames by decoding them: FLAC may leave the length open, and MPEG audio may be interrupted by other data. FLAC decodes 200
-// million samples per second.
+// Counts the frames by decoding them: FLAC may leave the length open. It decodes 200 million samples per second.
 void AudioFile::count_frames() {
   const int64_t count = skip(kUnknownFrames);
   bytes_.check();  // what cannot be read is not the end of the sound

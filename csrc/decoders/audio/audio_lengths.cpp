@@ -142,27 +142,36 @@ size_t find_sync(SoundBytes& bytes, size_t at) {
   return at;
 }
 
-// Counts the samples of a stream from its frame headers, without decoding. They are everywhere in the file.
-AudioView count_frames(SoundBytes& bytes, size_t begin) {
+// Returns where frames of the stream of `first` begin again from `at` on; the size if they do not.
+size_t find_frames(SoundBytes& bytes, size_t at, const Frame& first) {
+  for (; (at = find_sync(bytes, at)) < bytes.size(); ++at) {
+    if (frames_begin(bytes, at) && frame_at(bytes, at)->same_stream(first)) return at;
+  }
+  return at;
+}
+
+// Counts the samples of a stream from its frame headers, without decoding. They are everywhere in the file. Other data, such as tags of several formats,
+// may lie behind the frames or between them: libmpg123 gives up within it and loses what it decoded last, so the view joins the frames.
+AudioView join_frames(SoundBytes& bytes, size_t begin) {
   const size_t size = bytes.size();
   bytes.expect(begin, size);
-  const auto first = frame_at(bytes, begin);
+  const Frame first = *frame_at(bytes, begin);
   AudioView view{{}, begin, true, 0};
-  bool is_contiguous = true;
   for (size_t at = begin; at < size;) {
     const auto frame = frame_at(bytes, at);
-    if (frame && frame->same_stream(*first)) {
+    if (frame && frame->same_stream(first)) {
       if (at + frame->size > size) break;  // the last frame is truncated
       view.frames += frame->samples;
       at += frame->size;
       continue;
     }
-    if (has(bytes, at, "TAG") && size - at == 128) break;  // an ID3v1 tag after the sound
-    // Other data between the frames: the decoder may lose synchronization there, so only decoding gives the number of frames.
-    is_contiguous = false;
-    at = find_sync(bytes, at + 1);
+    const size_t next = find_frames(bytes, at + 1, first);
+    if (next == size) break;
+    const size_t joined = view.beginning.size(), count = at - view.replaced;
+    view.beginning.resize(joined + count);
+    if (!bytes.copy(view.replaced, at, view.beginning.data() + joined)) bytes.check();
+    view.replaced = at = next;
   }
-  if (!is_contiguous) view.frames = -1;
   return view;
 }
 
@@ -186,13 +195,13 @@ AudioView view_with_length(SoundBytes& bytes) {
   const uint8_t* data = bytes.need(at, at + 4);
   if (data[0] != 0xff || (data[1] & 0xe0) != 0xe0) return {};
   if (!frames_begin(bytes, at)) return view_from_first_frame(bytes);  // libsndfile takes two sync bytes for a frame
-  return has_length(bytes, at) ? AudioView{} : count_frames(bytes, at);
+  return has_length(bytes, at) ? AudioView{} : join_frames(bytes, at);
 }
 
 AudioView view_from_first_frame(SoundBytes& bytes) {
   const size_t searched = std::min(bytes.size(), kMaxSearch);
   for (size_t at = 0; (at = find_sync(bytes, at)) < searched; ++at) {
-    if (frames_begin(bytes, at)) return has_length(bytes, at) ? AudioView{{}, at} : count_frames(bytes, at);
+    if (frames_begin(bytes, at)) return has_length(bytes, at) ? AudioView{{}, at} : join_frames(bytes, at);
   }
   return {};
 }

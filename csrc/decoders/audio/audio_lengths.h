@@ -14,8 +14,7 @@ namespace ndd {
 struct AudioView {
   std::vector<uint8_t> beginning;  // replaces the first `replaced` bytes
   size_t replaced = 0;
-  // MPEG audio without a length, for which libsndfile extrapolates from the first frames. `frames` counts samples per channel; -1 if other data lies
-  // between the frames, so they have to be decoded to be counted.
+  // MPEG audio without a length, for which libsndfile extrapolates from the first frames. `frames` counts samples per channel; -1 for other files.
   bool is_estimated = false;
   int64_t frames = -1;
 };

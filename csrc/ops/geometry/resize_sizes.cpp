@@ -111,7 +111,7 @@ bool plan_sample(const ResizeAxis* axis, int axes, const Options& options, const
     taken[k] = std::abs(end[k] - start[k]);
     // Empty samples are left to Python.
     if (length == 0 || !std::isfinite(wanted[k]) || !std::isfinite(most)) return false;
-    if (axis[k].wanted.relative) wanted[k] = single(length * wanted[k]);
+    if (axis[k].wanted.is_relative()) wanted[k] = single(length * wanted[k]);
   }
   fill_in(wanted, taken, limit, axes, options.mode, real);
   for (int k = 0; k < axes; ++k) {

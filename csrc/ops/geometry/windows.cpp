@@ -22,12 +22,16 @@ NDD_ENUM("window.Kind", Kind, int64_t, crop = 0, slice_end = 1, slice_shape = 2)
 NDD_ENUM("window.Policy", Policy, int64_t, error = 0, pad = 1, trim_to_shape = 2);
 bool find_slice(const AxisNumbers& begin, const AxisNumbers& end, int64_t i, int64_t length, bool is_shape, int64_t& at, int64_t& size) {
   constexpr double kMax = 9007199254740992.0;  // 2^53
-  double first = begin(i), last = end(i);
-  if (!(std::abs(first) < kMax && std::abs(last) < kMax)) return false;
-  if (begin.relative) first *= static_cast<double>(length);
-  if (end.relative) last *= static_cast<double>(length);
+  const double from = begin(i), to = end(i);
+  if (!(std::abs(from) < kMax && std::abs(to) < kMax)) return false;
+  const double first = begin.times(from, length);
+  double last = end.times(to, length);
   if (is_shape && !(last >= 0)) return false;
-  if (is_shape) last += first;
+  if (is_shape) {
+    // DALI adds a relative start and a relative shape in double.
+    const bool is_double = begin.is_relative() && end.is_relative();
+    last = is_double ? from * static_cast<double>(length) + to * static_cast<double>(length) : first + last;
+  }
   // Relative numbers times an extent may be any.
   if (!(std::abs(first) < kMax && std::abs(last) < kMax)) return false;
   at = static_cast<int64_t>(round_away(first));

@@ -29,6 +29,10 @@ def _draw(low: float, high: float, *columns: int, dtype: Any = np.float32) -> nd
     return ndd.batch(np.random.default_rng(_seed[0] + int(high * 100)).uniform(low, high, (SAMPLES, *columns)).astype(dtype))
 
 
+def _draw_tenths(low: float, high: float, *columns: int) -> ndd.Batch:
+    return ndd.batch([np.round(np.asarray(numbers) * 10) / np.float32(10) for numbers in _draw(low, high, *columns).tensors])
+
+
 CALLS: dict[str, Callable[[ndd.Batch], Any]] = {
     **{
         f"crop, {policy}, {rounding}": lambda x, policy=policy, rounding=rounding: ndd.crop(
@@ -48,6 +52,10 @@ CALLS: dict[str, Callable[[ndd.Batch], Any]] = {
         for policy in ("pad", "trim_to_shape")
     },
     "slice, relative": lambda x: ndd.slice(x, rel_start=_draw(0, 0.5, 2), rel_end=_draw(0.5, 1, 2)),
+    "slice, halves": lambda x: ndd.slice(x, rel_start=_draw_tenths(0, 0.5, 2), rel_end=_draw_tenths(0.5, 1, 2)),
+    "slice, halves of a sum": lambda x: ndd.slice(
+        x, rel_start=_draw_tenths(0, 0.9, 2), rel_shape=_draw_tenths(0.2, 0.9, 2), out_of_bounds_policy="pad"
+    ),
     "slice, mixed": lambda x: ndd.slice(x, start=_draw(0, 3, 2, dtype=np.int32), rel_end=[0.9, 0.8]),
     "slice, one for all axes": lambda x: ndd.slice(x, rel_start=_draw(0, 0.5), rel_shape=0.25, axis_names="HW"),
     "slice, rest": lambda x: ndd.slice(x, start=[1, 2]),

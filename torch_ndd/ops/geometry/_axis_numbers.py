@@ -16,6 +16,7 @@ from ..._core.values.batch import Batch
 _TAKEN = (torch.float32, torch.float64, torch.int32, torch.int64, torch.uint8, torch.bool)
 _DTYPES = {dtype: native.DTYPE_NUMBERS[dtype] for dtype in _TAKEN}
 _INT64 = _DTYPES[torch.int64]
+RELATIVE = native.numbers("axis.Relative")
 
 
 class AxisNumbers(NamedTuple):
@@ -24,18 +25,18 @@ class AxisNumbers(NamedTuple):
     number: float = 0.0
     values: torch.Tensor | None = None
     column: int = 0
-    relative: bool = False  # to the extent of the axis
+    relative: int = False  # to the extent of the axis; RELATIVE says how the product is rounded
     name: str = ""  # of the argument
 
     def pack(self) -> bytes | None:
         """Return the argument in its native form; None if it has none. Its values must outlive the form."""
         if (values := self.values) is None:
-            return struct.pack("PqqdQ", 0, 0, 0, self.number, self.relative)
+            return struct.pack("Pqqdq", 0, 0, 0, self.number, self.relative)
         dtype = _DTYPES.get(values.dtype)
         if dtype is None or not values.is_contiguous():
             return None
         address = values.data_ptr() + self.column * values.element_size()
-        return struct.pack("PqqdQ", address, dtype, 0 if len(values) == 1 else _columns(values), 0.0, self.relative)
+        return struct.pack("Pqqdq", address, dtype, 0 if len(values) == 1 else _columns(values), 0.0, self.relative)
 
     def is_equal(self, length: "int | np.ndarray | torch.Tensor") -> bool:
         """Return whether it is the same number of elements in samples of this extent."""
@@ -52,7 +53,7 @@ def pack_numbers(numbers: Iterable[AxisNumbers]) -> bytes | None:
     return b"".join(packed)
 
 
-SIZE = struct.calcsize("PqqdQ")
+SIZE = struct.calcsize("Pqqdq")
 _STRIDE = struct.Struct("q")
 _STRIDE_AT = struct.calcsize("Pq")
 
@@ -93,8 +94,8 @@ def _columns(values: torch.Tensor) -> int:
 def pack_extents(extents: "int | np.ndarray") -> bytes:
     """Return extents, one number or int64 (N,), in the same form."""
     if isinstance(extents, np.ndarray):
-        return struct.pack("PqqdQ", extents.__array_interface__["data"][0], _INT64, extents.strides[0] // 8, 0.0, False)
-    return struct.pack("PqqdQ", 0, 0, 0, extents, False)
+        return struct.pack("Pqqdq", extents.__array_interface__["data"][0], _INT64, extents.strides[0] // 8, 0.0, False)
+    return struct.pack("Pqqdq", 0, 0, 0, extents, False)
 
 
 def pack_shapes(input: Batch) -> tuple[bytes | int, int]:

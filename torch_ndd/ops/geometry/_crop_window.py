@@ -135,8 +135,8 @@ def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: Crop
             begin, size = 0, length
         else:
             requested = sizes.get(axis)
-            # A size of 0 or less means the whole axis.
-            size = length if requested is None else choose(requested > 0, whole(requested), length)
+            # A size of less than 1 means the whole axis: truncated it is 0 or less.
+            size = length if requested is None else choose(requested >= 1, whole(requested), length)
             name = f"crop_pos_{axis}"
             position = _one_column(op, name, getattr(arguments, name))
             inside = (position >= 0) & (position <= 1)
@@ -165,7 +165,7 @@ def trim(begin: Column, size: Column, length: Column) -> tuple[Column, Column]:
 
 
 def _sizes(op: str, arguments: CropArguments) -> dict[str, Column]:
-    """Return the given sizes by axis; a size that is not positive means the whole axis."""
+    """Return the given sizes by axis; a size of less than 1 means the whole axis."""
     separate = {"z": arguments.crop_d, "y": arguments.crop_h, "x": arguments.crop_w}
     names = [f"crop_{'dhw'['zyx'.index(axis)]}" for axis, value in separate.items() if value is not None]
     if arguments.crop is not None:

@@ -66,7 +66,7 @@ def find_windows(
         packed += first + last
         length = extents[dimension]
         if kind == "crop":
-            known = end.values is None and (end.number > 0 or not isinstance(length, torch.Tensor))
+            known = end.values is None and (end.number >= 1 or not isinstance(length, torch.Tensor))
         else:
             known = begin.is_equal(length) and end.is_equal(length)
         known = known and not (policy == "trim_to_shape" and (begin.values is not None or isinstance(length, torch.Tensor)))

@@ -42,7 +42,7 @@ def crop(
     Args:
         input: images, sequences or volumes, channels first or last: ``HWC``, ``CHW``, ``DHWC``, ``CDHW``, with frames ``F`` before or after the
             channels.
-        crop: height and width in pixels, or depth, height and width; fractions are truncated. 0 or less means the whole axis.
+        crop: height and width in pixels, or depth, height and width; fractions are truncated. Less than 1 means the whole axis.
         crop_h, crop_w, crop_d: the sizes separately. Without a depth, ``crop_d`` counts frames.
         crop_pos_x, crop_pos_y, crop_pos_z: relative position of the window, from 0 (left, top, front) to 1.
         rounding: rounding of the start: "round" (half away from zero), "truncate" or "half_to_even" (torchvision's).

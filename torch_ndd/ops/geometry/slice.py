@@ -32,7 +32,7 @@ from .._columns import (
     whole,
 )
 from .._outputs import check_per_channel, output_type
-from ._axis_numbers import AxisNumbers
+from ._axis_numbers import RELATIVE, AxisNumbers
 from ._crop_window import POLICIES, CropWindow, Policy, check_inside, trim
 from ._windows import find_windows
 
@@ -44,8 +44,13 @@ class _Limit(NamedTuple):
     value: Any  # a number, a tuple of them, or a tensor (rows, columns)
     relative: bool  # to the extents
 
-    def columns(self, op: str, lengths: Sequence[Column]) -> list[Column]:
-        """Return the limit in elements, one column per axis."""
+    @property
+    def rounds_products(self) -> bool:
+        """Whether the product with an extent is rounded to float32: DALI multiplies its named arguments as floats, those by position as doubles."""
+        return self.name.startswith("rel_")
+
+    def columns(self, op: str, lengths: Sequence[Column], exact: bool = False) -> list[Column]:
+        """Return the limit in elements, one column per axis; if ``exact``, as products in double."""
         values = column_list(self.value)
         if len(values) == 1:
             values = values * len(lengths)
@@ -63,21 +68,23 @@ class _Limit(NamedTuple):
             finite = (column == column) & (abs(column) < 2.0**53)
             if not holds(finite):
                 raise RuntimeError(f"{op}: {in_sample(finite)}argument {self.name!r} must be finite, got {format_value(self.value)}")
-            found_columns.append(column * real(length) if self.relative else column)
+            if self.relative:
+                column = column * real(length) if exact or not self.rounds_products else float32(column * float32(real(length)))
+            found_columns.append(column)
         return found_columns
 
     def split(self, axes: int) -> list[AxisNumbers] | None:
         """Return the numbers of each axis; None if there are not as many."""
-        value = self.value
+        value, relative = self.value, RELATIVE["no" if not self.relative else "in_float" if self.rounds_products else "in_double"]
         if isinstance(value, torch.Tensor):
             count = value.numel() // max(1, len(value))
-            return [AxisNumbers(0.0, value, k if count > 1 else 0, self.relative, self.name) for k in range(axes)] if count in (1, axes) else None
+            return [AxisNumbers(0.0, value, k if count > 1 else 0, relative, self.name) for k in range(axes)] if count in (1, axes) else None
         numbers = value if isinstance(value, tuple) else (value,)
         if len(numbers) not in (1, axes) or not all(isinstance(number, int | float) for number in numbers):
             return None
         # Integers stay exact; float32 would round those above 2**24.
         singles = [float32(number) if isinstance(number, float) else float(number) for number in numbers]
-        return [AxisNumbers(number, None, 0, self.relative) for number in singles * (axes if len(singles) == 1 else 1)]
+        return [AxisNumbers(number, None, 0, relative) for number in singles * (axes if len(singles) == 1 else 1)]
 
 
 def _is_integral(value: Any) -> bool:
@@ -103,11 +110,14 @@ def _window(
     is_shape = end is not None and end.name.endswith("shape")
     start: list[Column] = [0] * len(extents)
     extent: list[Column] = list(extents)
-    for axis, length, first, last in zip(axes, lengths, starts, stops, strict=True):
+    bases = starts
+    if is_shape and begin and end and begin.relative and end.relative:  # DALI adds these in double
+        bases, stops = begin.columns(op, lengths, exact=True), end.columns(op, lengths, exact=True)
+    for axis, length, first, base, last in zip(axes, lengths, starts, bases, stops, strict=True):
         if is_shape and end:
             if not holds(last >= 0):
                 raise RuntimeError(f"{op}: {in_sample(last >= 0)}argument {end.name!r} must not be negative, got {format_value(end.value)}")
-            last = first + last
+            last = base + last
         # Both ends are rounded, not the size: neighboring windows then meet without a gap.
         at, size = nearest(first), nearest(last) - nearest(first)
         if not holds(size >= 0):
@@ -127,7 +137,7 @@ def _find_window(
 ) -> CropWindow | None:
     """Return the window that native code computes; None if an argument is wrong."""
     starts = [AxisNumbers(0.0)] * len(axes) if begin is None else begin.split(len(axes))
-    ends = [AxisNumbers(1.0, relative=True)] * len(axes) if end is None else end.split(len(axes))
+    ends = [AxisNumbers(1.0, relative=RELATIVE["in_double"])] * len(axes) if end is None else end.split(len(axes))
     if starts is None or ends is None:
         return None
     # The native function adds the start to a shape, as _window() does.

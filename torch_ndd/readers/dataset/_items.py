@@ -387,12 +387,14 @@ def _batch_of_arrays(values: Sequence[Any], where: str, types: Set[type]) -> Any
         if stacked is not None:
             return _with_type(new_batch(stacked, None, _LAYOUTS.get(type(first).__name__)), typed)
     if not are_tensors:
-        # Each property and method of a subclass, such as a tv_tensor, takes a microsecond.
-        values = [value.as_subclass(torch.Tensor) if isinstance(value, torch.Tensor) else value for value in values]
+        # Each property and method of a subclass, such as a tv_tensor, takes a microsecond. Nested tensors have no other form.
+        with torch._C.DisableTorchFunctionSubclass():
+            values = [value.as_subclass(torch.Tensor) if isinstance(value, torch.Tensor) and not value.is_nested else value for value in values]
     for value in values:
         if isinstance(value, torch.Tensor):
             if value.requires_grad or value.layout != torch.strided or value.is_nested:
-                wrong = "requires grad; return it detached" if value.requires_grad else f"has the memory layout {value.layout}; return it dense"
+                stored = "is nested" if value.is_nested else f"has the memory layout {value.layout}"
+                wrong = "requires grad; return it detached" if value.requires_grad else f"{stored}; return it dense"
                 raise TypeError(f"{_part(where)}: a tensor {wrong}, or give a collate_fn")
         elif value.dtype.type in _LONG:
             raise _no_tensor_type(value.dtype, where)

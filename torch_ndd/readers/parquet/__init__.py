@@ -150,8 +150,12 @@ class Parquet(BatchThreadsReader):
         groups, rows = [], []
         for number, (path, footer) in enumerate(zip(paths, footers, strict=True)):
             schema = footer.schema_arrow
-            if any(field.name not in schema.names or schema.field(field.name).type != field.type for field in wanted):
-                raise RuntimeError(f'{self._op}: "{path}" does not have the columns of "{paths[0]}"')
+            for field in wanted:
+                kinds = [each.type for each in schema if each.name == field.name]
+                if kinds != [field.type]:
+                    there = f"has {field.name!r} as {' and '.join(map(str, kinds))}" if kinds else f"lacks {field.name!r}"
+                    reason = f'it {there}, which is {field.type} in "{paths[0]}"; columns=[...] names the columns to read'
+                    raise RuntimeError(f'{self._op}: "{path}" does not have the columns of "{paths[0]}": {reason}')
             counts = [footer.metadata.row_group(k).num_rows for k in range(footer.metadata.num_row_groups)]
             # Metadata are untrusted: sample numbers are computed from these counts.
             if sum(counts) != footer.metadata.num_rows or min(counts, default=0) < 0:

@@ -130,6 +130,14 @@ def known_columns(schema: Any, arrow: Any) -> dict[str, tuple[Column, Any]]:
 
 def select_columns(op: str, schema: Any, names: Sequence[str] | None, arrow: Any) -> list[Column]:
     """Return the columns with these names, by default all that can become batches. Raise RuntimeError for others, with what there is."""
+    columns = _select_columns(op, schema, names, arrow)
+    for column in columns:
+        if len(schema.get_all_field_indices(column.field)) > 1:
+            raise RuntimeError(f"{op}: several columns are named {column.field!r}; rename them in the file, or name others in columns=[...]")
+    return columns
+
+
+def _select_columns(op: str, schema: Any, names: Sequence[str] | None, arrow: Any) -> list[Column]:
     types, known = arrow.types, known_columns(schema, arrow)
     if names is None:
         usable = [column for column, kind in known.values() if not is_unsupported(kind, types)]

@@ -155,8 +155,8 @@ class NemoAsr(SpeechReader):
                 yield entry
         if skipped:
             line = 1 + text.count("\n", 0, first)
-            message = f"{skipped} parts of {manifest} were skipped, the first on line {line}: they are not objects with an audio_filepath"
-            warnings.warn(f"{self._op}: {message}", stacklevel=2)
+            reason = "they are not objects with an audio_filepath and numbers as duration and offset"
+            warnings.warn(f"{self._op}: {skipped} parts of {manifest} were skipped, the first on line {line}: {reason}", stacklevel=2)
 
     @override
     def _finish_sound(self, sample: int, sound: Array, rate: float) -> Sequence[Array]:
