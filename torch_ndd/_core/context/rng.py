@@ -17,6 +17,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from .. import native
+from ..native.tracing import refuses_real_tensors
 from ..process.fork_locks import new_lock
 from ..process.weak import WeakValues
 from .states import check_state, equal, format_value, keys, text
@@ -87,7 +88,10 @@ def _(generator: torch.Tensor, count: int) -> torch.Tensor:
 
 def compiled_draw(rng: "RNG | None", count: int) -> torch.Tensor:
     """Draw the next words of a generator, or of the generator of the thread that runs the graph."""
-    return torch.ops.ndd.draw.default(_DEFAULT if rng is None else rng._token, count)
+    token = _DEFAULT if rng is None else rng._token
+    if refuses_real_tensors():
+        token = torch.full((), 0 if rng is None else rng._number, device="cpu")
+    return torch.ops.ndd.draw.default(token, count)
 
 
 @final

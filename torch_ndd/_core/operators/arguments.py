@@ -16,7 +16,8 @@ from ... import types
 from .. import native
 from ..context.rng import RNG, WORDS_PER_CALL, compiled_draw, get_default_rng
 from ..native import CPU
-from ..native.tracing import is_compiling
+from ..native.tracing import is_compiling, is_jit_tracing
+from ..native.transforms import check_values
 from ..values.batch import Batch, new_batch
 from ..values.operand import Operand
 from ..work.pending import Pending
@@ -251,6 +252,8 @@ def prepare_argument(call: Call, argument: Argument, value: Any, has_frames: boo
         return _draw(call, value)
     if value is None:
         return None
+    if isinstance(value, torch.Tensor):
+        value = _check_tensor(call, argument, value)
     if call.is_batch and not isinstance(value, int | float | Batch | str) and (rows := one_per_sample(call, argument, value)) is not None:
         return _from_operand(call, argument, rows, has_frames)
     if isinstance(value, Operand):
@@ -274,6 +277,8 @@ def one_per_sample(call: Call, argument: Argument, value: Any) -> Batch | None:
     # The batch size is compared last: in a graph it is a symbol, and each comparison becomes a condition of the graph.
     if argument.varying or argument.matrix:
         return None
+    if isinstance(value, torch.Tensor):
+        value = _check_tensor(call, argument, value)
     size = call.batch_size
     if isinstance(value, list | tuple):
         if len(value) < 2 or (argument.vector and not all(isinstance(row, list | tuple) and len(row) == len(value[0]) > 1 for row in value)):
@@ -305,6 +310,13 @@ def _copy_values(values: torch.Tensor | np.ndarray) -> torch.Tensor:
         return values.detach().cpu().clone()
     # torch takes neither negative strides nor the byte order of another machine.
     return torch.from_numpy(np.array(values, values.dtype.newbyteorder("="), order="C"))
+
+
+def _check_tensor(call: Call, argument: Argument, value: torch.Tensor) -> torch.Tensor:
+    try:
+        return check_values(value)
+    except (RuntimeError, TypeError) as error:
+        raise type(error)(f"{call.name}: {argument.name}: {error}") from None
 
 
 def _are_plain(argument: Argument, values: Sequence[Any]) -> bool:
@@ -496,6 +508,8 @@ def _draw(call: Call, rng: Any) -> torch.Tensor:
 
 def draw_words(op: str, rng: Any) -> torch.Tensor:
     """Return the words of an eager call, from the argument ``rng`` of an operator."""
+    if is_jit_tracing():
+        raise RuntimeError(f"{op}: torch.jit.trace would store the random numbers of this call in the program; use torch.export")
     _check_generator(op, rng)
     return (get_default_rng() if rng is None else rng).draw(WORDS_PER_CALL)
 

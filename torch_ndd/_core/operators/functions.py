@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from ..native.tracing import is_compiling
+from ..native.transforms import is_followed
 from ..values.batch import Batch, new_batch
 from ..values.operand import loop
 from ..work.sources import UNKNOWN
@@ -142,7 +143,7 @@ def call_on_tensor(function: Callable[..., Any], values: torch.Tensor, args: Seq
     >>> [call_on_tensor(mirror, torch.tensor([1, 2]).reshape(1, 1, 2, 1), (), {}).flatten().tolist() for _ in range(2)]
     [[2, 1], [2, 1]]
     """
-    if not _is_repeatable(values) or values.requires_grad:
+    if not _is_repeatable(values) or values.requires_grad or is_followed():
         return function(values, *args, **kwargs)
     try:
         key = function, values.shape, values.dtype, _freeze_all(args, kwargs)

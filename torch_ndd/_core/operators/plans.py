@@ -23,10 +23,12 @@ from .. import native
 from ..context.device import Device, DeviceLike, torch_device
 from ..native import CPU
 from ..native.default_device import may_have_default_device
-from ..native.tracing import is_compiling
+from ..native.tracing import is_compiling, is_jit_tracing
+from ..native.transforms import check_drawing, in_transform, is_graph_in_transform
 from ..values.batch import Batch, new_batch
 from ..values.operand import loop
 from ..values.tensor import Tensor, new_tensor
+from ..values.transformed import call_outside
 from ..work.cuda_work import StreamWork
 from ..work.sources import UNKNOWN
 from .arguments import Call, Role, draw_words, one_per_sample
@@ -233,8 +235,8 @@ class OperatorCalls(_Calls):
         One function for all kinds of arguments: with cold caches each further one takes 5 to 10 us.
         """
         op = self.op
-        # A profile shows the names of kernels, which a plan hides.
-        if len(inputs) > op.inputs or profiler._is_profiler_enabled or not self._repeatable:
+        # A profile shows the names of kernels, which a plan hides; torch.jit.trace stores them.
+        if len(inputs) > op.inputs or profiler._is_profiler_enabled or not self._repeatable or is_jit_tracing():
             return perform(op, inputs, arguments)
         # The key lists what the launch may depend on: kinds and values of arguments, layouts, devices. Operands enter by layout, device
         # and shared extents; native code compares their shapes.
@@ -405,7 +407,15 @@ def make_caller(op: Operator) -> Callable[..., Any]:
 
     def call(*inputs: Any, **arguments: Any) -> Any:
         if is_compiling():  # plans are of eager calls
-            return perform(op, inputs, arguments)
+            if not is_graph_in_transform():
+                return perform(op, inputs, arguments)
+            if op.draws:
+                check_drawing(op.name)
+            return call_outside(op.name, partial(perform, op), inputs, arguments)
+        if in_transform():
+            if op.draws:
+                check_drawing(op.name)
+            return call_outside(op.name, record_or_run, inputs, arguments)
         if may_have_default_device():
             with CPU:
                 return record_or_run(inputs, arguments)

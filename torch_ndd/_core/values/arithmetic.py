@@ -15,6 +15,7 @@ from .. import native
 from ..native import CPU
 from ..native.graph_results import mark_result
 from ..native.tracing import is_compiling
+from ..native.transforms import in_transform, is_graph_in_transform
 from ..work.cuda_work import on_stream, stream_work
 from ..work.pending import SAME_SAMPLE, Pending
 from ..work.sources import UNKNOWN
@@ -26,6 +27,7 @@ from .native_plan import FITS
 from .operand import Operand, loop, unwrap
 from .python_operators import PythonOperators
 from .repeated_kernel import RepeatedKernel
+from .transformed import call_outside
 
 _kernel = RepeatedKernel(native.kernel("arithmetic"))
 
@@ -34,6 +36,8 @@ def arithmetic(operation: str, *operands: Any) -> Any:
     """Compute ``operation`` on operands, at least one of which is a Tensor or a Batch; see :func:`torch_ndd.ops.math.arithmetic.arithmetic`."""
     # Looked up once: in a graph it is a constant, and outside it costs a call.
     compiling = is_compiling()
+    if is_graph_in_transform() if compiling else in_transform():
+        return call_outside(label(operation), lambda inputs, _: compute(operation, inputs, is_compiling()), operands, {})
     if not compiling and (recorder := loop.recorder) is not None:
         return recorder.call("arithmetic", _perform, (operation, *operands), {}, False)
     return compute(operation, operands, compiling)
@@ -74,7 +78,7 @@ def compute(operation: str, operands: Sequence[Any], compiling: bool) -> Any:
         if value.buffer.device != target:
             values, target = _on_one_device(operation, operands, values)
             break
-    computation = find_computation(operation, [value.buffer.dtype for value in values])
+    computation = find_computation(operation, [value.buffer.dtype for value in values], compiling)
     # The result is made like the first operand, unless only another has a type of its own, and like a Batch if there is one.
     like, layout, ragged, caller_owned = first, None, False, False
     for value in values:

@@ -10,6 +10,7 @@ import torch
 from ..context.device import DeviceLike
 from ..native import empty, kernel, volume
 from ..native.tracing import is_compiling
+from ..native.transforms import in_transform
 from ..work.pending import Pending
 from ..work.sources import UNKNOWN
 from .dispatch import run
@@ -17,6 +18,7 @@ from .extents import SharedExtents, find_lasting_extents
 from .foreign import from_numpy, from_torch, stack_arrays
 from .operand import Operand
 from .tensor import Tensor, as_tensor, check_layout, new_tensor
+from .transformed import call_outside
 
 pack = kernel("pack")
 
@@ -45,6 +47,8 @@ def collect(
 
     The first sample determines dtype and device by default. ``share``: use the samples' memory if they are contiguous.
     """
+    if not is_compiling() and in_transform():
+        return call_outside("batch", lambda inputs, _: collect(inputs[0], dtype, device, layout, share), (samples,), {})
     if dtype is None and device is None and (stacked := _copy_small(samples, share)) is not None:
         return stacked, None, check_layout("batch", layout, stacked.dim() - 1), None, False, None, UNKNOWN
     # The usual lists of arrays are checked for a common type once, not array by array.

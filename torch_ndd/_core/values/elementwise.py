@@ -74,8 +74,10 @@ def label(operation: str) -> str:
 _computations: dict[tuple[Any, ...], Computation] = {}
 
 
-def find_computation(operation: str, dtypes: Sequence[torch.dtype]) -> Computation:
+def find_computation(operation: str, dtypes: Sequence[torch.dtype], compiling: bool) -> Computation:
     """Return the computation for operands of these dtypes. Raise RuntimeError if the operation does not support them."""
+    if compiling:  # branches of torch.cond, for example, may not write to the table
+        return _derive_computation(operation, dtypes)
     key = (operation, *dtypes)
     computation = _computations.get(key)
     # Deriving takes longer than many a kernel.

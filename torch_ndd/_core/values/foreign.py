@@ -10,6 +10,7 @@ import torch
 
 from ... import types
 from ..native import CPU, empty
+from ..native.transforms import check_values
 from .operand import Operand
 
 _FROM_BATCH = "a Tensor is one sample; as_tensor(batch) stacks the samples of a Batch"
@@ -51,12 +52,11 @@ def import_values(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
 
 def from_torch(data: torch.Tensor) -> tuple[torch.Tensor, bool]:
     """Return a torch tensor as one block of memory, and whether the memory is the same."""
-    if data.requires_grad:
-        raise RuntimeError("a torch tensor that requires grad cannot become a Tensor; call .detach() first")
-    if data.dtype not in types.NUMERIC:
-        raise RuntimeError(f"tensors of type {data.dtype} are not supported")
     if data.is_nested:
         raise TypeError("a nested tensor holds several samples and cannot become a Tensor; as_batch(nested.unbind()) has them")
+    data = check_values(data)
+    if data.dtype not in types.NUMERIC:
+        raise RuntimeError(f"tensors of type {data.dtype} are not supported")
     if data.layout != torch.strided or data.is_meta:
         raise TypeError(f"a {data.device.type} tensor with the memory layout {data.layout} cannot become a Tensor")
     values = data.resolve_neg().contiguous()

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
 import torch
+from torch.compiler import is_dynamo_compiling
 from typing_extensions import Self
 
 from ..context.device import Device, DeviceLike, torch_device
@@ -74,7 +75,7 @@ class Operand:
         """Wait for the values and return them. Raise the error of the call that should have produced them."""
         pending = self.pending  # another thread may set it to None meanwhile
         if pending is not None:
-            if is_compiling():
+            if is_dynamo_compiling():
                 waited = torch.ops.ndd.behind if pending.stays else torch.ops.ndd.waited_for
                 return waited.default(self.buffer, pending.handle)
             pending.wait()
@@ -104,7 +105,7 @@ class Operand:
         raise NotImplementedError
 
     def settle(self) -> Self:
-        """Return this operand or, while a graph is traced, its values after waiting if they were pending as an input of the graph."""
+        """Return this operand or, while a graph is traced, its values after waiting: in the graph if they are an input of it, else now."""
         if self.pending is None or not is_compiling():
             return self
         return self._over(self.wait())
