@@ -234,6 +234,21 @@ def test_deprecated_names_work_and_warn(call, text):
     assert any(text in str(value.message) and value.category is DeprecationWarning and value.filename == "<string>" for value in caught)
 
 
+def test_a_passed_background_must_not_be_a_class():
+    """The default background gives way to a class 0; one that the program passes does not, also if it is the default."""
+    labels = np.int32([[0, 1, 1], [2, 2, 3]])
+
+    def program(dali, **arguments):
+        def define(dali):
+            mask = dali.types.Constant(labels)
+            return tuple(dali.fn.segmentation.random_object_bbox(mask, classes=[0, 1, 2, 3], foreground_prob=1.0, **arguments))
+
+        return [output.shape() for output in run(dali, define)]
+
+    both(program)
+    both(lambda dali: program(dali, background=0), raises=(RuntimeError, "background 0 is among the classes"))
+
+
 def test_both_names_of_an_argument():
     """The old and the new name together are a TypeError."""
     both(lambda dali: dali.fn.crop(IMAGE, crop=[2, 2], output_dtype=dali.types.FLOAT, dtype=dali.types.FLOAT), raises=TypeError)
