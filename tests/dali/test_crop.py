@@ -55,7 +55,7 @@ def test_positions_and_rounding_of_crop(layout: str, source: str) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_out_of_bounds(layout: str) -> None:
     data = array(layout)
-    for policy, raises in (("error", RuntimeError), ("pad", None), ("trim_to_shape", None)):
+    for policy, raises in (("error", RuntimeError), ("pad", None), ("constant", None), ("trim_to_shape", None)):
         for size in ([20, 30], [20, 5], [3, 40]):
             for fill in ([0.0], [7.0], [1.0, 2.0, 3.0]):
                 options = {"crop_pos_x": 0.2, "out_of_bounds_policy": policy, "fill_values": fill}
@@ -145,6 +145,11 @@ def test_padded_channels(out: str, channels: int) -> None:
     assert_near(
         "crop_mirror_normalize", data, "HWC", output_layout=out, pad_output=True, crop=[20, 30], out_of_bounds_policy="pad", fill_values=[3.0]
     )
+
+
+def test_constant_is_another_name_of_pad() -> None:
+    options = {"crop": [20, 30], "out_of_bounds_policy": "constant", "fill_values": [4.0]}
+    assert_near("crop_mirror_normalize", array("HWC"), "HWC", 1e-5, std=[3.0], **options)
 
 
 def test_ragged_and_per_sample() -> None:

@@ -55,7 +55,7 @@ def take(values: np.ndarray, counts: int | list[int], marked: bool = True) -> Va
     return make_value
 
 
-COUNTS: list[Any] = [2, 3, 4, [3, 3], [3, 2], [2, 3], [3, 1], [1, 1], [4, 2], [3, 4]]
+COUNTS: list[Any] = [2, 3, 4, [3, 3], [3, 2], [2, 3], [3, 1], [1, 2], [1, 1], [4, 2], [3, 4]]
 
 
 def find_conflict(*counts: int | list[int]) -> type[Exception] | None:

@@ -81,6 +81,7 @@ SLICES = {
     "anchors": lambda m: m.slice(two(m), m.batch([[0, 1], [1, 1]]), m.batch([[2, 2], [3, 2]])),
     "out of bounds": raising(RuntimeError, lambda m: m.slice(hw(m), start=[3, 1], shape=[3, 3])),
     "padded": lambda m: m.slice(hw(m), start=[3, 1], shape=[3, 3], out_of_bounds_policy="pad", fill_values=[7]),
+    "constant": lambda m: m.slice(hw(m), start=[3, 1], shape=[3, 3], out_of_bounds_policy="constant", fill_values=[7]),
     "trimmed": lambda m: m.slice(hw(m), start=[3, 1], shape=[3, 3], out_of_bounds_policy="trim_to_shape"),
     "unknown policy": raising(RuntimeError, lambda m: m.slice(hw(m), start=[3, 1], shape=[3, 3], out_of_bounds_policy="xx")),
     "negative start": raising(RuntimeError, lambda m: m.slice(hw(m), start=[-1, -1], shape=[3, 3])),

@@ -109,14 +109,9 @@ class DataNode(PythonOperators, Node):
             "`@pipeline_def(enable_conditionals=True)` supports `if` and logical expressions"
         )
 
-    def __iter__(self) -> Any:
-        self._refuse("cannot be iterated over or unpacked")
-
-    def __len__(self) -> int:
-        return self._refuse("has no length")
-
-    def __contains__(self, value: object) -> bool:
-        return self._refuse("cannot be searched with `in`")
+    # A method that raises would make a node an instance of Iterable and Container; programs decide by these whether they have one node or several.
+    __iter__ = None
+    __contains__ = None
 
     def __int__(self) -> int:
         return self._refuse("cannot be converted to int")

@@ -12,12 +12,11 @@ from typing_extensions import Unpack, override
 
 from .._core import native
 from .._core.context.device import DeviceLike
-from .._core.suggestions import check_choice
 from .._core.values.batch import Batch, new_batch, ragged_batch
 from .._core.values.operand import unwrap
 from .._core.values.tensor import Tensor
 from .._core.work.bad_samples import UnreadableSamples
-from ..ops.geometry._crop_window import Policy
+from ..ops.geometry._crop_window import Policy, check_policy
 from . import _gds
 from ._options import LoaderOptions, find_target
 from ._ranges.file_lists import FileArguments
@@ -49,8 +48,8 @@ class Numpy(BatchThreadsReader):
         file_root: A folder.
         files: Paths, relative to ``file_root``.
         fill_value: Value outside the array with ``out_of_bounds_policy="pad"``.
-        out_of_bounds_policy: What to do with a window that leaves the array: ``"error"`` makes it a bad sample, ``"pad"`` pads it,
-            ``"trim_to_shape"`` trims it.
+        out_of_bounds_policy: What to do with a window that leaves the array: ``"error"`` makes it a bad sample, ``"pad"`` or ``"constant"``
+            pads it, ``"trim_to_shape"`` trims it.
         roi_axes: Axes of the limits, by default all; negative axes count from the last.
         roi_start, roi_end, roi_shape, rel_roi_start, rel_roi_end, rel_roi_shape: The window: numbers, or an array of them; at most one start and one
             of the others. A call ``reader(batch_size=..., roi_start=...)`` takes them too, also as a Batch with those of each sample.
@@ -136,7 +135,7 @@ class Numpy(BatchThreadsReader):
     @override
     def scan(self) -> int:
         if self._ranges is None:
-            check_choice(self._op, "out_of_bounds_policy", self._policy, _POLICIES)
+            check_policy(self._op, self._policy)
             self._ranges = self._files.find(self._op, self._filter)
         return self._ranges.size
 
@@ -169,7 +168,7 @@ class Numpy(BatchThreadsReader):
                 raise ValueError(f"{self._op}: {name} has {len(rows)} samples for a batch of {samples}")
         # Relative start, relative end, end is a shape, axes given: the native code reads them in this order.
         flags = [(start or "").startswith("rel"), (end or "").startswith("rel"), (end or "").endswith("shape"), len(self._axes) > 0]
-        return _Roi(first, last, np.array(flags, np.int64), self._axes, _POLICIES[self._policy], self._fill)
+        return _Roi(first, last, np.array(flags, np.int64), self._axes, _POLICIES[check_policy(self._op, self._policy)], self._fill)
 
     @override
     def read_samples(self, samples: np.ndarray) -> tuple[Batch]:

@@ -90,6 +90,13 @@ def test_sizes_are_integers(sizes: dict[str, Any], raises: Raises | None) -> Non
     both(lambda dali: run_on(define(dali, lambda: batches(dali.fn, ONES), **{"batch_size": 2, **sizes}), 1), raises=raises)
 
 
+@pytest.mark.parametrize(
+    "device_id", [raising(TypeError, "0"), raising(TypeError, 1.5), raising(RuntimeError, -1), raising(RuntimeError, -123)], ids=show
+)
+def test_device_id_is_the_number_of_a_gpu(device_id: Any, raises: Raises | None) -> None:
+    both(lambda dali: define(dali, lambda: batches(dali.fn, ONES), device_id=device_id).build(), raises=raises)
+
+
 @pytest.mark.parametrize("arguments", [{"shard_id": 3, "num_shards": 2}, {"shard_id": -1, "num_shards": 2}, {"num_shards": 0}], ids=show)
 def test_invalid_shards_raise_when_the_reader_is_built(arguments: dict[str, Any]) -> None:
     error = both(lambda dali: define(dali, lambda: dali.fn.readers.file(files=[__file__], **arguments)[1]).build(), raises=RuntimeError)

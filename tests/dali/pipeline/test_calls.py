@@ -207,6 +207,8 @@ def test_none_means_not_given():
         ("fn.coin_flip()", "fn.random.coin_flip"),
         ("fn.uniform(range=[0.0, 1.0])", "fn.random.uniform"),
         ("fn.transform_translation(offset=[1, 2])", "fn.transforms.translation"),
+        ("ops.Uniform(range=[0.0, 1.0])()", "fn.random.uniform"),
+        ("ops.experimental.Equalize()(image)", "fn.equalize"),
         ("fn.crop(image, crop=[2, 2], output_dtype=types.FLOAT)", "'dtype'"),
         ("fn.crop_mirror_normalize(image, output_dtype=types.FLOAT, image_type=types.RGB)", "'dtype'"),
         ("fn.resize(image, size=[2, 2], image_type=types.RGB)", "no effect"),
@@ -220,13 +222,31 @@ def test_deprecated_names_work_and_warn(call, text):
     both(
         lambda dali: [
             output.shape()
-            for output in run(dali, lambda dali: eval(call, {"fn": dali.fn, "types": dali.types, "image": dali.types.Constant(IMAGE, layout="HWC")}))
+            for output in run(
+                dali,
+                lambda dali: eval(call, {"fn": dali.fn, "ops": dali.ops, "types": dali.types, "image": dali.types.Constant(IMAGE, layout="HWC")}),
+            )
         ]
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        eval(call, {"fn": ours.fn, "types": ours.types, "image": ours.types.Constant(IMAGE, layout="HWC")})
+        eval(call, {"fn": ours.fn, "ops": ours.ops, "types": ours.types, "image": ours.types.Constant(IMAGE, layout="HWC")})
     assert any(text in str(value.message) and value.category is DeprecationWarning and value.filename == "<string>" for value in caught)
+
+
+def test_a_passed_background_must_not_be_a_class():
+    """The default background gives way to a class 0; one that the program passes does not, also if it is the default."""
+    labels = np.int32([[0, 1, 1], [2, 2, 3]])
+
+    def program(dali, **arguments):
+        def define(dali):
+            mask = dali.types.Constant(labels)
+            return tuple(dali.fn.segmentation.random_object_bbox(mask, classes=[0, 1, 2, 3], foreground_prob=1.0, **arguments))
+
+        return [output.shape() for output in run(dali, define)]
+
+    both(program)
+    both(lambda dali: program(dali, background=0), raises=(RuntimeError, "background 0 is among the classes"))
 
 
 def test_both_names_of_an_argument():

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes: arithmetic, comparisons, indexing, shapes, properties, and what nodes refuse."""
 
+from collections.abc import Collection, Container, Iterable, Sequence, Sized
+
 import numpy as np
 import pytest
 import torch
@@ -156,6 +158,17 @@ def test_nodes_have_no_values(use):
     assert isinstance(error, TypeError)
     if "bool" in use or "not" in use or "and" in use:
         assert "enable_conditionals" in str(error)
+
+
+def test_nodes_are_not_collections():
+    """Programs decide by these classes and by the length whether an operator gave one node or several."""
+
+    def program(dali):
+        with dali.Pipeline(2, 1, None):
+            node = dali.fn.random.uniform()
+        return [isinstance(node, kind) for kind in (Iterable, Container, Sized, Collection, Sequence)], hasattr(node, "__len__")
+
+    both(program)
 
 
 def test_node_attributes_equal_dali():

@@ -428,7 +428,7 @@ def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bo
 
 
 def _even_rows(call: Call, argument: Argument, value: Batch, has_frames: bool) -> torch.Tensor:
-    """Return the rows of a ragged argument, padded to the longest: per-frame values by the last one, which no frame reads."""
+    """Return the rows of a ragged argument, padded to the longest: per-frame values by the last one, which only frames that share it read."""
     rows = [sample.buffer for sample in value]
     if not rows:
         return value.buffer.reshape(0, 1)
@@ -438,6 +438,9 @@ def _even_rows(call: Call, argument: Argument, value: Batch, has_frames: bool) -
     per_frame = has_frames and (value._layout or "").startswith("F")
     if not per_frame or any(row.shape[1:] != rows[0].shape[1:] or not len(row) for row in rows):
         raise RuntimeError(f"{call.name}: argument {argument.name!r} has samples of different shape: {value.shape}")
+    if longest > 1 and call.frames is not None:
+        # A single value is for all frames of its sample, which can have more of them than any row has values.
+        longest = max(longest, int(torch.as_tensor(call.frames).max()))
     return torch.stack([torch.cat([row, row[-1:].expand(longest - len(row), *row.shape[1:])]) for row in rows])
 
 

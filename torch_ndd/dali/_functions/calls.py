@@ -29,6 +29,8 @@ def call(
     """Add an operator to the graph and return its node, or a list of nodes if it has several outputs; with several input sets, a list with the
     results of each.
 
+    A deprecated operator warns.
+
     ``branch`` is a list with a node that has the samples of the branch that the operator is in; None for the branch that is being traced.
 
     Raises:
@@ -36,6 +38,8 @@ def call(
         TypeError: an input or an argument of another type.
         UnknownArgumentError: an argument that the operator does not have.
     """
+    if schema.replacement is not None:
+        warn_deprecated(f"{title} is deprecated" + (f"; use fn.{schema.replacement}" if schema.replacement else ""))
     least, most = schema.inputs
     if not least <= len(inputs) <= most:
         wanted = str(least) if least == most else f"{least} to {most}"

@@ -135,6 +135,8 @@ _VIDEO_DEFAULTS = {"dtype": types.UINT8, "file_list": "", "file_root": "", "file
 _FILTER_DEFAULTS = {"interp_type": types.INTERP_LINEAR, "mag_filter": types.INTERP_LINEAR, "min_filter": types.INTERP_LINEAR}
 # Sizes for which 0, although it is the default, means the whole extent: crop_h=3, crop_w=0.
 _SIZES = ("crop_d", "crop_h", "crop_w", "resize_longer", "resize_shorter", "resize_x", "resize_y", "resize_z")
+# A background that the program passes must not be a class, also if it is the default.
+_PASSED_DEFAULTS = frozenset([*_SIZES, "background"])
 _OPERATOR_DEFAULTS: dict[str, Any] = {
     **dict.fromkeys(_SIZES, 0.0),
     **_FILTER_DEFAULTS,
@@ -389,7 +391,7 @@ def _with_default(parameter: inspect.Parameter, defaults: Mapping[str, Any], own
     if parameter.name not in own and (parameter.name not in defaults or parameter.default is not None):
         return parameter
     default = defaults[parameter.name]
-    if default in (0.0, -1, -1.0, "", []) and parameter.default is None and parameter.name not in _SIZES:
+    if default in (0.0, -1, -1.0, "", []) and parameter.default is None and parameter.name not in _PASSED_DEFAULTS:
         unset[parameter.name] = default
     return parameter.replace(default=default)
 

@@ -33,15 +33,12 @@ from .._functions.calls import call as _call
 from .._functions.schema import Schema as _Schema
 from .._functions.schema import schemas as _schemas
 from .._functions.submodules import set_in_module as _set_in_module
-from .._graph.errors import warn_deprecated as _warn_deprecated
 
 
 def _function(schema: _Schema) -> Callable[..., Any]:
     title = f"fn.{schema.name}"
 
     def function(*inputs: Any, **arguments: Any) -> Any:
-        if schema.replacement is not None:
-            _warn_deprecated(f"{title} is deprecated" + (f"; use fn.{schema.replacement}" if schema.replacement else ""))
         return _call(schema, title, inputs, arguments)
 
     *path, name = schema.name.split(".")

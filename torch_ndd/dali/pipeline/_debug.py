@@ -207,7 +207,7 @@ class PipelineDebug(Pipeline):
     def build(self) -> None:
         """Check the arguments. The definition runs with the iterations."""
         if self._context is None:
-            self._check_sizes()
+            self._check_settings()
             if self.enable_checkpointing:
                 raise RuntimeError("Pipeline: there are no checkpoints in debug mode")
             self._context = EvalContext(num_threads=self.num_threads)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import Self
 
+from ..._core.context.device import gpu_count
 from ..._core.native.default_device import ignore_default_device
 from ..._core.process.files import read_regular
 from .. import tensors, types
@@ -292,8 +293,8 @@ class Pipeline:
 
         Raises:
             ValueError: no batch size, no outputs, or sizes that are not positive.
-            TypeError: an output that is neither a node nor a constant, or a size that is not an integer.
-            RuntimeError: two operators of one name, a missing argument, or readers that find nothing.
+            TypeError: an output that is neither a node nor a constant, or a size or ``device_id`` that is not an integer.
+            RuntimeError: a ``device_id`` without a GPU of that number, two operators of one name, a missing argument, or readers that find nothing.
         """
         # Building may ask for something that builds, such as the number of outputs.
         if self._executor is not None or self._building:
@@ -309,7 +310,7 @@ class Pipeline:
 
     @ignore_default_device
     def _build(self) -> None:
-        self._check_sizes()
+        self._check_settings()
         graph = self._define()
         graph.seed_operations()
         self._start_pool()  # before readers start threads, which a forked process would lose
@@ -319,15 +320,17 @@ class Pipeline:
         if self.enable_checkpointing:
             self._executor.keep_states()
 
-    def _check_sizes(self) -> None:
-        size, threads = self.max_batch_size, self.num_threads
-        for name, value in (("batch_size", size), ("num_threads", threads)):
+    def _check_settings(self) -> None:
+        size, threads, device = self.max_batch_size, self.num_threads, self.device_id
+        for name, value in (("batch_size", size), ("num_threads", threads), ("device_id", device)):
             if value is not None and not hasattr(value, "__index__"):
                 raise TypeError(f"Pipeline: {name} must be an int, got {value!r}")
         if size is None or size < 1:
             raise ValueError(f"Pipeline: batch_size must be positive, got {size}")
         if threads is not None and threads < 1:
             raise ValueError(f"Pipeline: num_threads must be positive, got {threads}")
+        if device is not None and (device < 0 or 0 < gpu_count() <= device):
+            raise RuntimeError(f"Pipeline: device_id must be the number of a GPU, from 0 to {max(gpu_count(), 1) - 1}, or None, got {device}")
         if min(self._queue_sizes) < 1:
             raise ValueError(f"Pipeline: prefetch_queue_depth must be positive, got {self.prefetch_queue_depth}")
 

@@ -32,11 +32,16 @@ from ._axis_numbers import AxisNumbers
 from ._windows import CropWindow as CropWindow
 from ._windows import find_windows
 
-Policy = Literal["error", "pad", "trim_to_shape"]
-POLICIES = get_args(Policy)
+Policy = Literal["error", "pad", "constant", "trim_to_shape"]
 Rounding = Literal["round", "truncate", "half_to_even"]
 _ROUNDINGS = get_args(Rounding)
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
+
+
+def check_policy(op: str, policy: str) -> str:
+    """Return the policy for windows that leave a sample: "error", "pad", of which "constant" is another name, or "trim_to_shape"."""
+    check_choice(op, "out_of_bounds_policy", policy, get_args(Policy))
+    return "pad" if policy == "constant" else policy
 
 
 class CropArguments(NamedTuple):
@@ -82,7 +87,7 @@ def crop_window(op: str, input: Batch, arguments: CropArguments) -> CropWindow:
 def _find_window(input: Batch, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow | None:
     """Return the window that native code computes; None if an argument is wrong."""
     axes = pack_windows(layout, arguments)
-    if axes is None or arguments.out_of_bounds_policy not in POLICIES:
+    if axes is None:
         return None
     return find_windows("crop", input, extents, axes, arguments.out_of_bounds_policy, arguments.rounding)
 
@@ -123,7 +128,6 @@ def _numbers_of(name: str, value: Any, column: int = 0) -> AxisNumbers:
 
 def window_in(op: str, layout: str, extents: tuple[Column, ...], arguments: CropArguments) -> CropWindow:
     policy, rounding = arguments.out_of_bounds_policy, arguments.rounding
-    check_choice(op, "out_of_bounds_policy", policy, POLICIES)
     check_choice(op, "rounding", rounding, _ROUNDINGS)
     sizes = _sizes(op, arguments)
     start: list[Column] = []

@@ -13,7 +13,7 @@ from .._columns import Column
 from .._formulas import mirror_axis, normal, per_channel, saturate
 from .._outputs import check_per_channel, columns_of, output_type, permute_layout
 from ..color import _pixel_chain
-from ._crop_window import CROP_LAYOUTS, CropArguments, Policy, Rounding, crop_window
+from ._crop_window import CROP_LAYOUTS, CropArguments, Policy, Rounding, check_policy, crop_window
 
 
 @operator(layouts=CROP_LAYOUTS)
@@ -46,7 +46,7 @@ def crop(
         crop_h, crop_w, crop_d: the sizes separately. Without a depth, ``crop_d`` counts frames.
         crop_pos_x, crop_pos_y, crop_pos_z: relative position of the window, from 0 (left, top, front) to 1.
         rounding: rounding of the start: "round" (half away from zero), "truncate" or "half_to_even" (torchvision's).
-        out_of_bounds_policy: what to do with a window that leaves the image: "error", "pad" with ``fill_values``, or "trim_to_shape".
+        out_of_bounds_policy: what to do with a window that leaves the image: "error", "pad" or "constant" with ``fill_values``, or "trim_to_shape".
         fill_values: one number, or one per channel.
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
         output_dtype: old name of ``dtype``.
@@ -60,9 +60,10 @@ def crop(
     [4, 5, 8, 9]
     """
     images: Batch = input  # type: ignore[assignment]
-    arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, out_of_bounds_policy)
+    policy = check_policy("crop", out_of_bounds_policy)
+    arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, policy)
     window = crop_window("crop", images, arguments)
-    layout, pad = images.layout or "", out_of_bounds_policy == "pad"
+    layout, pad = images.layout or "", policy == "pad"
     if pad:
         check_per_channel("crop", "fill_values", fill_values, window.extent[layout.index("C")])
     wanted = output_type("crop", dtype, output_dtype) or images.dtype
@@ -156,9 +157,10 @@ def crop_mirror_normalize(
     """
     op = "crop_mirror_normalize"
     images: Batch = input  # type: ignore[assignment]
-    arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, out_of_bounds_policy)
+    policy = check_policy(op, out_of_bounds_policy)
+    arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, policy)
     window = crop_window(op, images, arguments)
-    layout, pad = images.layout or "", out_of_bounds_policy == "pad"
+    layout, pad = images.layout or "", policy == "pad"
     order = permute_layout(op, layout, output_layout)
     channels = window.extent[layout.index("C")]
     padded = _power_of_two(channels) if pad_output else channels

@@ -9,7 +9,6 @@ import torch
 
 from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
-from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch, empty_batch
 from .._arguments import INTEGERS
 from .._axes import axes_of_samples, named_axes, usual_layout
@@ -32,8 +31,13 @@ from .._columns import (
     whole,
 )
 from .._outputs import check_per_channel, output_type
+<<<<<<< HEAD
 from ._axis_numbers import RELATIVE, AxisNumbers
 from ._crop_window import POLICIES, CropWindow, Policy, check_inside, trim
+=======
+from ._axis_numbers import AxisNumbers
+from ._crop_window import CropWindow, Policy, check_inside, check_policy, trim
+>>>>>>> dalitests
 from ._windows import find_windows
 
 
@@ -271,7 +275,7 @@ def slice(
         rel_start, rel_end, rel_shape: relative to the extents of the sample.
         axes: the axes of these numbers; negative axes count from the end. ``[]``: all.
         axis_names: the axes as letters of the layout, by default ``WH``: width first. Without a layout the usual one is assumed (HW, HWC, DHWC).
-        out_of_bounds_policy: what to do with a window that leaves the array: "error", "pad" with ``fill_values``, or "trim_to_shape".
+        out_of_bounds_policy: what to do with a window that leaves the array: "error", "pad" or "constant" with ``fill_values``, or "trim_to_shape".
         fill_values: one number, or one per channel (``C`` in the layout).
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
         output_dtype: old name of ``dtype``.
@@ -287,9 +291,9 @@ def slice(
     >>> slice(torch.arange(10), [0.5], [0.2], axes=[0]).torch()
     tensor([5, 6])
     """
-    op, arrays, policy = "slice", data, out_of_bounds_policy
+    op, arrays = "slice", data
     assert isinstance(arrays, Batch)
-    check_choice(op, "out_of_bounds_policy", policy, POLICIES)
+    policy = check_policy(op, out_of_bounds_policy)
     if arrays.ndim == 0:
         raise RuntimeError(f"{op}: a number has no axes to cut a window from")
     named = start, rel_start, end, rel_end, shape, rel_shape
