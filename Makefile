@@ -152,7 +152,7 @@ $(VENV)/docs.stamp: $(VENV)/build.stamp
 	$(if $(wildcard torch_ndd/_C.so),$(call PACKAGES_FOR,docs),$(call INSTALLED_WITH,docs))
 
 $(VENV)/test.stamp: $(VENV)/build.stamp
-	$(call INSTALLED_WITH,$(EXTRAS),$(if $(and $(NVCC),$(CI)$(TORCH_NDD_WHOLE)),-Ccmake.define.TORCH_NDD_CUDA=ON))
+	$(call INSTALLED_WITH,$(EXTRAS),$(if $(and $(NVCC),$(CI)$(TORCH_NDD_WHOLE)),-Ccmake.define.TORCH_NDD_CUDA=ON) $(if $(CI),-Ccmake.define.TORCH_NDD_UNITY=ON))
 
 clean:
 	rm -rf $(VENV) build dist torch_ndd/_C.so

@@ -28,6 +28,13 @@ def test_docs_are_built_with_the_library_that_is_there(tmp_path: Path) -> None:
     assert '--only-deps ".[docs]"' in commands
 
 
+def test_ci_compiles_the_cuda_kernels_of_a_family_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CI", "1")
+    assert "TORCH_NDD_UNITY=ON" in make(tmp_path, "test")
+    monkeypatch.delenv("CI")
+    assert "TORCH_NDD_UNITY" not in make(tmp_path, "test")
+
+
 @pytest.mark.parametrize(
     ("nvcc", "gpu", "architectures", "wanted"),
     [("nvcc", False, "", "OFF"), ("nvcc", True, "", "ON"), ("nvcc", False, "75;90", "ON"), ("NVCC-NOTFOUND", True, "75;90", "OFF")],

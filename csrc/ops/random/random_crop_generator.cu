@@ -8,7 +8,7 @@
 #include "ndd/random/random.h"
 #include "ops/random/random_window.h"
 
-namespace ndd {
+namespace ndd::random_crop_generator_kernels {
 namespace {
 
 constexpr double kWindowNanoseconds = 300;  // as in random_crop_windows.cpp
@@ -73,5 +73,5 @@ void random_crop_generator(const Tensor& input, const MaybeTensor& input_shapes,
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(random_crop_generator, ndd::random_crop_generator)
+}  // namespace ndd::random_crop_generator_kernels
+NDD_KERNELS(random_crop_generator, ndd::random_crop_generator_kernels::random_crop_generator)
