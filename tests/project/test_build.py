@@ -2,9 +2,11 @@
 """What a build compiles."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -51,3 +53,33 @@ def test_cuda_is_compiled_for_a_gpu_or_on_request(tmp_path: Path, nvcc: str, gpu
     environment = {**os.environ, "PATH": f"{tmp_path}:/usr/bin:/bin", "TORCH_NDD_CUDA_ARCHS": architectures}
     run = subprocess.run([cmake, f"-DNVCC={nvcc}", "-P", str(script)], env=environment, capture_output=True, text=True, check=True, timeout=60)
     assert run.stderr.strip() == wanted
+
+
+TYPE = re.compile(r"(?:struct|class|union|enum(?: class)?) (?:alignas\(\w+\) )?(\w+)(?: final)?(?: : .*)? \{")
+
+
+def find_types(folder: Path) -> dict[str, set[str]]:
+    """Return the files of a folder that define each class or enumeration that other files see, by its qualified name."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for path in sorted(folder.rglob("*")):
+        if path.suffix not in (".h", ".cuh", ".cpp", ".cu"):
+            continue
+        scopes: list[str] = []
+        for line in path.read_text().splitlines():
+            if opened := re.match(r"(?:inline )?namespace ?([\w:]*) \{", line):
+                scopes.append(opened[1])
+            elif line.startswith("}  // namespace"):
+                scopes.pop()
+            elif (defined := TYPE.match(line)) and "" not in scopes:  # of an anonymous namespace
+                found["::".join([*scopes, defined[1]])].add(str(path.relative_to(folder)))
+    return found
+
+
+def test_no_two_types_have_the_same_name(tmp_path: Path) -> None:
+    """Where compilers do not inline their members, the linker keeps one for both: a window of crop was destroyed as that of a blur."""
+    types = find_types(ROOT / "csrc")
+    assert "ndd::Tensor" in types
+    assert {name: files for name, files in types.items() if len(files) > 1} == {}
+    for name in ("a.h", "b.h"):
+        (tmp_path / name).write_text("namespace ndd {\nstruct Window {\n};\nnamespace {\nstruct Run {\n};\n}  // namespace\n}  // namespace ndd\n")
+    assert find_types(tmp_path) == {"ndd::Window": {"a.h", "b.h"}}

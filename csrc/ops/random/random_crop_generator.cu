@@ -28,7 +28,7 @@ NDD_HD int64_t load_integer(const void* data, DType dtype, int64_t k) {
 }
 
 NDD_HD void write_window(const Run& run, const WindowLimits& limits, DType dtype) {
-  const Window window = random_window(run.stream, load_integer(run.shape, dtype, 0), load_integer(run.shape, dtype, 1), limits);
+  const RandomWindow window = random_window(run.stream, load_integer(run.shape, dtype, 0), load_integer(run.shape, dtype, 1), limits);
   run.anchor[0] = static_cast<int32_t>(window.y);
   run.anchor[1] = static_cast<int32_t>(window.x);
   run.extent[0] = static_cast<int32_t>(window.height);
