@@ -96,7 +96,7 @@ def pack_table(rows: Sequence[ctypes.Structure]) -> ctypes.Structure:
 
 
 class Blend(ctypes.Structure):
-    """ndd::Blend of ops/generic/blend_batch.cu."""
+    """ndd::blend_batch_kernels::Blend of ops/generic/blend_batch.cu."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("first", "second", "out")),
@@ -196,7 +196,7 @@ CONTESTS = (
         "mixup, uint8 to float32",
         f'#include "{_BLEND}"\n',
         r"blend_gpuIhf",
-        {"ndd::Blend": Blend, "ndd::BatchTiles": BatchTiles},
+        {"ndd::blend_batch_kernels::Blend": Blend, "ndd::BatchTiles": BatchTiles},
         (
             Variant("16 bytes a thread (shipped)", _BLEND),
             Variant("8 bytes a thread", _BLEND, {"int kBytes": "8"}),

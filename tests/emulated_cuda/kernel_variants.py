@@ -23,7 +23,7 @@ from torch_ndd._core import native
 
 # The kernel of each contest, as C++ names it.
 KERNELS = {
-    "mixup, uint8 to float32": "ndd::blend_gpu<uint8_t, float>",
+    "mixup, uint8 to float32": "ndd::blend_batch_kernels::blend_gpu<uint8_t, float>",
     "resize, linear": "ndd::resample_gpu::linear_kernel<uint8_t, 3, ndd::resample_gpu::TiledSample>",
 }
 # Kernels of operators are those of the library already. Tables have the size that they have on a GPU.

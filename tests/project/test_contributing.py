@@ -49,7 +49,7 @@ def amplify(input: T, /, *, batch_size: int | None = None, device: DeviceLike | 
 #include "ndd/elementwise/pointwise.h"
 #include "ndd/kernel.h"
 
-namespace ndd {
+namespace ndd::amplify_kernels {
 namespace {
 
 struct Amplified {
@@ -64,8 +64,8 @@ void amplify(const Tensor& input, const MaybeTensor& input_shapes, const Tensor&
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(amplify, ndd::amplify)
+}  // namespace ndd::amplify_kernels
+NDD_KERNELS(amplify, ndd::amplify_kernels::amplify)
 """,
     "tests/ops/test_<family>.py": """
 import numpy as np
@@ -114,7 +114,8 @@ def build(source: Path, library: Path) -> None:
     assert ninja, "ninja is missing, with which the library was built"
     *units, link = subprocess.run([ninja, "-t", "commands", "torch_ndd"], cwd=BUILD, capture_output=True, text=True, check=True).stdout.splitlines()
     objects = []
-    for unit in (unit for unit in units if re.search(r"/csrc/ops/color/posterize\.cu\b", unit)):  # as C++ and, where there is nvcc, for CUDA
+    # As C++ and, where there is nvcc, for CUDA: alone, or with its family.
+    for unit in (unit for unit in units if re.search(r"/csrc/ops/color/posterize\.cu\b|/torch_ndd_cuda\.dir/Unity/unity_color_cu\.cu\b", unit)):
         compiling = shlex.split(unit)
         result = source.with_suffix(f".{len(objects)}.o")
         for option, path in (("-c", source), ("-o", result), ("-MF", result.with_suffix(".d"))):

@@ -18,7 +18,7 @@ namespace {
 struct Region {
   AxisTable v, h;
   row_lanes::PairWeights weights;
-  Span rows, columns;
+  AxisSpan rows, columns;
   const ResampleJob* job = nullptr;
   uint8_t* mixed = nullptr;  // row `rows.first - kMargin` of the width pass
   int64_t done = 0;  // rows of the output
@@ -56,8 +56,8 @@ bool prepare(const ResampleJob& job, Region& region) {
   }
   region.job = &job;
   region.done = 0;
-  region.rows = Span(region.v);
-  region.columns = Span(region.h);
+  region.rows = AxisSpan(region.v);
+  region.columns = AxisSpan(region.h);
   return row_lanes::pays(region.rows.last - region.rows.first, region.h) && !height_first(region.v, region.h);
 }
 

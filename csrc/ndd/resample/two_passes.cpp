@@ -395,7 +395,7 @@ bool copies(const AxisTable& table) { return table.most == 1; }
 // Between the passes, rows are as long as in the source, but only the columns that the second pass reads are computed.
 void height_then_width(const ResampleJob& job, const AxisTable& v, const AxisTable& h) {
   const int64_t channels = job.channels, in_row = h.axis.in * channels, row = h.axis.out * channels, plane = v.axis.in * in_row;
-  const Span columns(h);
+  const AxisSpan columns(h);
   const int64_t skipped = columns.first * channels, bytes = v.axis.out * in_row;
   uint8_t* const mixed = scratch<uint8_t>(4, bytes);
   const auto* in = static_cast<const uint8_t*>(job.in);
@@ -414,7 +414,7 @@ void resample_in_two_passes(const ResampleJob& job, const AxisTable& v, const Ax
   auto* out = static_cast<uint8_t*>(job.out);
   const uint8_t* const end = in + job.outer * plane;
   // Only these rows need the first pass; a crop or an extreme reduction may read few of them.
-  const Span rows(v);
+  const AxisSpan rows(v);
   // If the width does not change, the first pass is skipped.
   const bool whole_rows = copies(h) && h.axis.out == h.axis.in && h.start[0] == 0 && h.start[h.axis.out - 1] == h.axis.in - 1;
   if (!whole_rows && height_first(v, h)) return height_then_width(job, v, h);

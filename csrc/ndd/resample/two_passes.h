@@ -18,9 +18,9 @@ NDD_HD uint8_t rounded_level(int32_t sum, int32_t precision) {
 }
 
 // The elements of an axis that its output reads.
-struct Span {
-  Span() = default;
-  explicit Span(const AxisTable& table) : first(table.axis.in) {
+struct AxisSpan {
+  AxisSpan() = default;
+  explicit AxisSpan(const AxisTable& table) : first(table.axis.in) {
     for (int64_t i = 0; i < table.axis.out; ++i) {
       first = std::min<int64_t>(first, table.start[i]);
       last = std::max<int64_t>(last, table.start[i] + table.count[i]);

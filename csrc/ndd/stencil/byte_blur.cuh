@@ -234,9 +234,9 @@ __global__ void __launch_bounds__(kThreads, kResident) blur_gpu(const __grid_con
 }
 
 // Whether the kernel takes a filter of `inner` channels with these windows.
-inline bool fits(const Grid& grid, const Window& down, const Window& along) {
+inline bool fits(const Grid& grid, const SymmetricWindow& down, const SymmetricWindow& along) {
   constexpr int64_t kMost = int64_t{1} << 29;
-  const auto is_mean = [](const Window& window) {
+  const auto is_mean = [](const SymmetricWindow& window) {
     float sum = window.half[0];
     for (size_t k = 1; k < window.half.size(); ++k) sum += 2.0f * window.half[k];
     return window.radius() <= kMaxRadius && sum < 1.0001f && std::all_of(window.half.begin(), window.half.end(), [](float w) { return w >= 0.0f; });

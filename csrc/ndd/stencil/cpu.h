@@ -25,7 +25,7 @@ struct Taps<float> {
   std::vector<float> weight;
   float bias = 0.0f;
 
-  explicit Taps(const Window& window) : weight(window.half) { weight[0] *= 0.5f; }
+  explicit Taps(const SymmetricWindow& window) : weight(window.half) { weight[0] *= 0.5f; }
   // A pair of samples, already added, times their weight.
   static NDD_HD float term(float pair, float weight) { return pair * weight; }
 };
@@ -37,7 +37,7 @@ void weighted_sum(const float* const* lo, const float* const* hi, const Taps<flo
 
 // Convolves the contiguous sample `in` along depth, height and width into `out`. With `exact`, bytes are computed in float as well, not in fixed
 // point.
-void convolve_separable(const Grid& grid, const std::array<Window, 3>& windows, const void* in, DType in_dtype, void* out, DType out_dtype,
+void convolve_separable(const Grid& grid, const std::array<SymmetricWindow, 3>& windows, const void* in, DType in_dtype, void* out, DType out_dtype,
                         bool exact = false);
 
 // A window of weights over depth, height and width, width innermost.

@@ -27,7 +27,7 @@ struct Taps<uint16_t> {
   std::vector<uint16_t> weight;  // Q0.16, summing to exactly one half
   uint16_t bias = 0;
 
-  explicit Taps(const Window& window) : weight(window.half.size()) {
+  explicit Taps(const SymmetricWindow& window) : weight(window.half.size()) {
     // The center takes what the other weights leave of one half, so rounding never changes the brightness.
     int32_t rest = 1 << 15;
     for (size_t k = weight.size(); k-- > 1;) {
@@ -123,7 +123,7 @@ struct Neighbors {
 template <class S>
 class Convolution {
  public:
-  Convolution(const Grid& grid, const std::array<Window, 3>& windows, Load<S> load, int64_t in_bytes, Store<S> store, int64_t out_bytes)
+  Convolution(const Grid& grid, const std::array<SymmetricWindow, 3>& windows, Load<S> load, int64_t in_bytes, Store<S> store, int64_t out_bytes)
       : grid_(grid), load_(load), store_(store), row_(grid.width * grid.inner), in_row_(row_ * in_bytes), out_row_(row_ * out_bytes),
         depth_(windows[0], grid.depth, grid.height * row_), height_(windows[1], grid.height, row_), width_(windows[2], 1, 0),
         padding_(width_.radius * grid.inner), padded_(new S[row_ + 2 * padding_]), result_(new S[row_]) {
@@ -160,7 +160,7 @@ class Convolution {
     Neighbors<S> near;
     std::unique_ptr<S[]> ring;  // the finished rows or planes that later windows still cover
 
-    Axis(const Window& window, int64_t extent, int64_t size)
+    Axis(const SymmetricWindow& window, int64_t extent, int64_t size)
         : radius(window.radius()), slots(std::min(extent, 2 * radius + 1)), stride(size), taps(window), near(radius),
           ring(radius > 0 ? new S[slots * stride] : nullptr) {}
     S* slot(int64_t index) { return ring.get() + index % slots * stride; }
@@ -213,7 +213,7 @@ void weighted_sum(const float* const* lo, const float* const* hi, const Taps<flo
 
 }  // namespace stencil
 
-void convolve_separable(const Grid& grid, const std::array<Window, 3>& windows, const void* in, DType in_dtype, void* out, DType out_dtype,
+void convolve_separable(const Grid& grid, const std::array<SymmetricWindow, 3>& windows, const void* in, DType in_dtype, void* out, DType out_dtype,
                         bool exact) {
   using namespace stencil;
   if (grid.depth * grid.height * grid.width * grid.inner == 0) return;

@@ -211,7 +211,7 @@ void launch_passes(const char* op, const std::vector<SeparableImage>& images, in
   }
 }
 
-Span span_of(const Window& window) {
+Span span_of(const SymmetricWindow& window) {
   const auto radius = static_cast<int32_t>(window.radius());
   return {2 * radius + 1, radius};
 }

@@ -35,7 +35,7 @@ struct SeparableImage {
   const void* in;
   void* out;
   const float* add;  // floats to add to the result, or null
-  std::array<Window, 3> windows;
+  std::array<SymmetricWindow, 3> windows;
 };
 
 // Convolves the images along their last `spatial` axes. Defined in separable.cu.

@@ -53,7 +53,7 @@ NDD_HD Index border_index_of(Border border, Index i, Index n) {
 NDD_HD int64_t border_index(Border border, int64_t i, int64_t n) { return border_index_of<int64_t>(border, i, n); }
 
 // A symmetric window of 2 * radius() + 1 taps: half[k] is the weight of the two elements at distance k, half[0] that of the center.
-struct Window {
+struct SymmetricWindow {
   std::vector<float> half{1.0f};
   int64_t radius() const { return static_cast<int64_t>(half.size()) - 1; }
 };

@@ -9,7 +9,7 @@
 #include "ndd/elementwise/elements.cuh"
 #include "ndd/launch_runs.cuh"
 
-namespace ndd::audio {
+namespace ndd::audio::resample_kernels {
 namespace {
 
 constexpr int kThreads = 256;
@@ -178,5 +178,5 @@ void audio_resample(const Tensor& input, const MaybeTensor& input_shapes, const 
 }
 
 }  // namespace
-}  // namespace ndd::audio
-NDD_KERNEL(audio_resample, CUDA, ndd::audio::audio_resample)
+}  // namespace ndd::audio::resample_kernels
+NDD_KERNEL(audio_resample, CUDA, ndd::audio::resample_kernels::audio_resample)

@@ -16,7 +16,7 @@
 #include "ndd/reduce/block.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::masks_kernels {
 namespace {
 
 using audio::AxisShape;
@@ -134,6 +134,6 @@ void mask_along(const Tensor& input, const MaybeTensor& input_shapes, int64_t ax
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(time_mask, ndd::mask_along<ndd::kTimeMask>)
-NDD_KERNELS(frequency_mask, ndd::mask_along<ndd::kFrequencyMask>)
+}  // namespace ndd::masks_kernels
+NDD_KERNELS(time_mask, ndd::masks_kernels::mask_along<ndd::masks_kernels::kTimeMask>)
+NDD_KERNELS(frequency_mask, ndd::masks_kernels::mask_along<ndd::masks_kernels::kFrequencyMask>)

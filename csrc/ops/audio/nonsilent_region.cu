@@ -17,7 +17,7 @@
 #include "ndd/reduce/block.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::nonsilent_region_kernels {
 namespace {
 
 struct Silence {
@@ -331,5 +331,5 @@ void nonsilent_region(const Tensor& input, const MaybeTensor& input_shapes, doub
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(nonsilent_region, ndd::nonsilent_region)
+}  // namespace ndd::nonsilent_region_kernels
+NDD_KERNELS(nonsilent_region, ndd::nonsilent_region_kernels::nonsilent_region)

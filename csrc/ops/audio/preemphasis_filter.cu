@@ -12,7 +12,7 @@
 #include "ndd/launch_runs.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::preemphasis_filter_kernels {
 namespace {
 
 // Elements converted at a time: rows in the first-level cache.
@@ -107,5 +107,5 @@ void preemphasis_filter(const Tensor& input, const MaybeTensor& input_shapes, co
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(preemphasis_filter, ndd::preemphasis_filter)
+}  // namespace ndd::preemphasis_filter_kernels
+NDD_KERNELS(preemphasis_filter, ndd::preemphasis_filter_kernels::preemphasis_filter)

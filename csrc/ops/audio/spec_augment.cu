@@ -17,7 +17,7 @@
 #include "ndd/reduce/block.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::spec_augment_kernels {
 namespace {
 
 using audio::draw_masks;
@@ -305,5 +305,5 @@ void spec_augment(const Tensor& input, const MaybeTensor& input_shapes, const Te
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(spec_augment, ndd::spec_augment)
+}  // namespace ndd::spec_augment_kernels
+NDD_KERNELS(spec_augment, ndd::spec_augment_kernels::spec_augment)

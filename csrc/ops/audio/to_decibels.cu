@@ -12,7 +12,7 @@
 #include "ndd/elementwise/elements.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::to_decibels_kernels {
 namespace {
 
 // Elements that are converted to float together.
@@ -160,5 +160,5 @@ void to_decibels(const Tensor& input, const MaybeTensor& input_shapes, double cu
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(to_decibels, ndd::to_decibels)
+}  // namespace ndd::to_decibels_kernels
+NDD_KERNELS(to_decibels, ndd::to_decibels_kernels::to_decibels)

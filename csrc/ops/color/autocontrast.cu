@@ -18,7 +18,7 @@
 #include "ndd/reduce/block.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::autocontrast_kernels {
 namespace {
 
 // A VGA image of uint8 takes 0.1 ms.
@@ -52,9 +52,11 @@ void fold_lanes(int64_t lanes, int64_t channels, T* least, T* largest) {
 }
 
 }  // namespace
+}  // namespace ndd::autocontrast_kernels
 
 #ifndef __NVCC__  // of the CPU half alone
-void stretch_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t* out) {
+void ndd::stretch_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t* out) {
+  using namespace autocontrast_kernels;
   const int64_t count = pixels * channels, lanes = std::min(count, std::max(kRow / channels, int64_t{1}) * channels);
   std::vector<uint8_t> least(lanes, 255), largest(lanes, 0), tables(channels * kLevels);
   // One lane per element of a row of whole pixels: lane k always sees channel k % channels, and the loop over a row has no reduction that would
@@ -69,7 +71,7 @@ void stretch_bytes(const uint8_t* in, int64_t pixels, int64_t channels, uint8_t*
 }
 
 // A plane of float32, which is read twice and written once: 16 images of 256x320x3 take 1.5 ms; 3.6 through rows of lanes.
-void stretch_plane(const float* in, int64_t count, float white, float* out) {
+void ndd::stretch_plane(const float* in, int64_t count, float white, float* out) {
   constexpr int kLanes = 16;
   typedef float Lanes __attribute__((vector_size(kLanes * sizeof(float)), aligned(4), may_alias));
   float lows[kLanes], highs[kLanes];
@@ -115,6 +117,7 @@ void stretch_plane(const float* in, int64_t count, float white, float* out) {
 }
 #endif
 
+namespace ndd::autocontrast_kernels {
 namespace {
 
 // Any type, by rows of floats: the first pass finds the extremes, the second converts the same rows again, because keeping them
@@ -377,5 +380,5 @@ void autocontrast(const Tensor& input, const MaybeTensor& input_shapes, int64_t 
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(autocontrast, ndd::autocontrast)
+}  // namespace ndd::autocontrast_kernels
+NDD_KERNELS(autocontrast, ndd::autocontrast_kernels::autocontrast)

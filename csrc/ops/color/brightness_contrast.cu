@@ -4,7 +4,7 @@
 #include "ndd/elementwise/pointwise.h"
 #include "ndd/kernel.h"
 
-namespace ndd {
+namespace ndd::brightness_contrast_kernels {
 namespace {
 
 // All three operators are linear in the value, so one functor serves them.
@@ -52,7 +52,7 @@ void contrast(const Tensor& input, const MaybeTensor& input_shapes, const Tensor
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(brightness, ndd::brightness)
-NDD_KERNELS(brightness_contrast, ndd::brightness_contrast)
-NDD_KERNELS(contrast, ndd::contrast)
+}  // namespace ndd::brightness_contrast_kernels
+NDD_KERNELS(brightness, ndd::brightness_contrast_kernels::brightness)
+NDD_KERNELS(brightness_contrast, ndd::brightness_contrast_kernels::brightness_contrast)
+NDD_KERNELS(contrast, ndd::brightness_contrast_kernels::contrast)

@@ -15,10 +15,9 @@
 #include "ops/color/twist.h"
 #include "ops/filters/sharpness.h"
 
-namespace ndd {
+namespace ndd::byte_steps {
 namespace {
 
-using namespace byte_steps;
 using namespace level_runs;
 
 // A step on a frame, or on a plane of it.
@@ -342,5 +341,5 @@ void byte_steps_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNEL(byte_steps, CUDA, ndd::byte_steps_cuda)
+}  // namespace ndd::byte_steps
+NDD_KERNEL(byte_steps, CUDA, ndd::byte_steps::byte_steps_cuda)

@@ -13,10 +13,8 @@
 #include "ndd/kernel.h"
 #include "ndd/reduce/block.cuh"
 
-namespace ndd {
+namespace ndd::color_jitter {
 namespace {
-
-using namespace color_jitter;
 
 constexpr int kThreads = 256, kParts = 32;  // blocks that add up the gray values of an image
 
@@ -251,5 +249,5 @@ void color_jitter_cuda(const Tensor& input, const MaybeTensor& input_shapes, con
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNEL(color_jitter, CUDA, ndd::color_jitter_cuda)
+}  // namespace ndd::color_jitter
+NDD_KERNEL(color_jitter, CUDA, ndd::color_jitter::color_jitter_cuda)

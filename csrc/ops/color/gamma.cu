@@ -6,7 +6,7 @@
 #include "ndd/kernel.h"
 #include "ops/math/float_functions.h"
 
-namespace ndd {
+namespace ndd::gamma_kernels {
 namespace {
 
 // gain * v^gamma, at most `limit`. Written without branches on the arguments: gcc would keep them in the loop, which then does not vectorize.
@@ -58,5 +58,5 @@ void gamma(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& g
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(gamma, ndd::gamma)
+}  // namespace ndd::gamma_kernels
+NDD_KERNELS(gamma, ndd::gamma_kernels::gamma)

@@ -14,7 +14,7 @@
 #include "ndd/elementwise/elements.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::grayscale_kernels {
 namespace {
 
 // An image or a frame; the output has one channel or three equal ones.
@@ -168,5 +168,5 @@ void grayscale(const Tensor& input, const MaybeTensor& input_shapes, bool planar
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(grayscale, ndd::grayscale)
+}  // namespace ndd::grayscale_kernels
+NDD_KERNELS(grayscale, ndd::grayscale_kernels::grayscale)

@@ -12,7 +12,7 @@
 #include "ops/color/level_runs.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::level_tables_kernels {
 namespace {
 
 constexpr double kNanosecondsPerElement = 0.2;
@@ -72,5 +72,5 @@ void level_tables(const Tensor& input, const MaybeTensor& input_shapes, const Te
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(level_tables, ndd::level_tables)
+}  // namespace ndd::level_tables_kernels
+NDD_KERNELS(level_tables, ndd::level_tables_kernels::level_tables)

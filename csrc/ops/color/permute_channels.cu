@@ -10,7 +10,7 @@
 #include "ndd/cuda.h"
 #endif
 
-namespace ndd {
+namespace ndd::permute_channels_kernels {
 namespace {
 
 // Runs of equal bytes: out[o][k] = in[o][of[k]] for each of `outer` groups of `channels` runs of `bytes` bytes.
@@ -127,5 +127,5 @@ void permute_channels(const Tensor& input, const MaybeTensor& input_shapes, cons
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(permute_channels, ndd::permute_channels)
+}  // namespace ndd::permute_channels_kernels
+NDD_KERNELS(permute_channels, ndd::permute_channels_kernels::permute_channels)

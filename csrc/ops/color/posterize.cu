@@ -6,7 +6,7 @@
 #include "ndd/elementwise/pointwise.h"
 #include "ndd/kernel.h"
 
-namespace ndd {
+namespace ndd::posterize_kernels {
 namespace {
 
 // The step below a value, of `1 / inverse` width, and not above `most`.
@@ -42,5 +42,5 @@ void posterize(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(posterize, ndd::posterize)
+}  // namespace ndd::posterize_kernels
+NDD_KERNELS(posterize, ndd::posterize_kernels::posterize)

@@ -5,7 +5,7 @@
 #include "ndd/elementwise/pointwise.h"
 #include "ndd/kernel.h"
 
-namespace ndd {
+namespace ndd::solarize_kernels {
 namespace {
 
 // Negative numbers keep their sign: the other bits of signed integers are inverted, as in torchvision.
@@ -41,6 +41,6 @@ void solarize(const Tensor& input, const MaybeTensor& input_shapes, const Tensor
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(invert, ndd::invert)
-NDD_KERNELS(solarize, ndd::solarize)
+}  // namespace ndd::solarize_kernels
+NDD_KERNELS(invert, ndd::solarize_kernels::invert)
+NDD_KERNELS(solarize, ndd::solarize_kernels::solarize)

@@ -3,7 +3,7 @@
 #include "ndd/kernel.h"
 #include "ops/detection/rows.h"
 
-namespace ndd {
+namespace ndd::bb_flip_kernels {
 namespace {
 
 struct FlipBox {
@@ -27,5 +27,5 @@ void bb_flip(const Tensor& input, const MaybeTensor& input_shapes, const Tensor&
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(bb_flip, ndd::bb_flip)
+}  // namespace ndd::bb_flip_kernels
+NDD_KERNELS(bb_flip, ndd::bb_flip_kernels::bb_flip)

@@ -5,7 +5,7 @@
 #include "ndd/kernel.h"
 #include "ops/detection/rows.h"
 
-namespace ndd {
+namespace ndd::bbox_paste_kernels {
 namespace {
 
 struct PasteBox {
@@ -33,5 +33,5 @@ void bbox_paste(const Tensor& input, const MaybeTensor& input_shapes, bool ltrb,
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(bbox_paste, ndd::bbox_paste)
+}  // namespace ndd::bbox_paste_kernels
+NDD_KERNELS(bbox_paste, ndd::bbox_paste_kernels::bbox_paste)

@@ -14,7 +14,7 @@
 #include "ndd/cuda.h"
 #endif
 
-namespace ndd {
+namespace ndd::box_encoder_kernels {
 namespace {
 
 // A sample: its boxes and labels, and the encoded boxes and labels of the anchors.
@@ -206,5 +206,5 @@ void box_encoder(const Tensor& boxes, const MaybeTensor& boxes_shapes, const Ten
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(box_encoder, ndd::box_encoder)
+}  // namespace ndd::box_encoder_kernels
+NDD_KERNELS(box_encoder, ndd::box_encoder_kernels::box_encoder)

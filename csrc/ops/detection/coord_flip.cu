@@ -3,7 +3,7 @@
 #include "ndd/kernel.h"
 #include "ops/detection/rows.h"
 
-namespace ndd {
+namespace ndd::coord_flip_kernels {
 namespace {
 
 constexpr int kAxes = 3;
@@ -45,5 +45,5 @@ void coord_flip(const Tensor& input, const MaybeTensor& input_shapes, const Tens
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(coord_flip, ndd::coord_flip)
+}  // namespace ndd::coord_flip_kernels
+NDD_KERNELS(coord_flip, ndd::coord_flip_kernels::coord_flip)

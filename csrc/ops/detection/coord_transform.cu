@@ -8,7 +8,7 @@
 #include "ndd/launch_runs.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::coord_transform_kernels {
 namespace {
 
 // Elements of any type as T and back.
@@ -212,5 +212,5 @@ void coord_transform(const Tensor& input, const MaybeTensor& input_shapes, const
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(coord_transform, ndd::coord_transform)
+}  // namespace ndd::coord_transform_kernels
+NDD_KERNELS(coord_transform, ndd::coord_transform_kernels::coord_transform)

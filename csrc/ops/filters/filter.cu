@@ -8,7 +8,7 @@
 #include "ndd/kernel.h"
 #include "ndd/stencil/stencil.cuh"
 
-namespace ndd {
+namespace ndd::filter_kernels {
 namespace {
 
 void filter_cuda(const Tensor& data, const MaybeTensor& data_shapes, const Tensor& filter, const MaybeTensor& filter_shapes,
@@ -40,5 +40,5 @@ void filter_cuda(const Tensor& data, const MaybeTensor& data_shapes, const Tenso
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNEL(filter, CUDA, ndd::filter_cuda)
+}  // namespace ndd::filter_kernels
+NDD_KERNEL(filter, CUDA, ndd::filter_kernels::filter_cuda)

@@ -8,7 +8,7 @@
 #include "ndd/stencil/stencil.cuh"
 #include "ops/filters/gaussian_blur.h"
 
-namespace ndd {
+namespace ndd::gaussian_blur_kernels {
 namespace {
 
 void gaussian_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& sigma, const Tensor& window_size, bool,
@@ -42,5 +42,5 @@ void gaussian_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, co
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNEL(gaussian_blur, CUDA, ndd::gaussian_blur_cuda)
+}  // namespace ndd::gaussian_blur_kernels
+NDD_KERNEL(gaussian_blur, CUDA, ndd::gaussian_blur_kernels::gaussian_blur_cuda)

@@ -13,7 +13,7 @@ namespace ndd::gaussian_blur {
 
 // Weights exp(-k^2 / (2 sigma^2)), normalized. A sigma or a window size of 0 is derived from the other one, by the formulas of OpenCV and DALI. Computed in
 // double and rounded once.
-inline Window window(float sigma, int64_t size, int64_t sample) {
+inline SymmetricWindow window(float sigma, int64_t size, int64_t sample) {
   constexpr float kMaxRadius = 1 << 20;  // a larger window is a mistake, and would allocate gigabytes
   const auto reject = [=](const auto&... why) { fail("gaussian_blur: sample ", sample, ": ", why...); };
   if (!(sigma >= 0.0f)) reject("sigma must not be negative, got ", sigma);
@@ -30,7 +30,7 @@ inline Window window(float sigma, int64_t size, int64_t sample) {
     half[k] = std::exp(-0.5 * static_cast<double>(k * k) / (s * s));
     sum += k == 0 ? half[k] : 2.0 * half[k];
   }
-  Window window;
+  SymmetricWindow window;
   window.half.resize(radius + 1);
   for (int64_t k = 0; k <= radius; ++k) window.half[k] = static_cast<float>(half[k] / sum);
   return window;
@@ -45,9 +45,9 @@ struct Arguments {
       : sigma("gaussian_blur", sigma), window_size("gaussian_blur", window_size), axes(axes) {}
 
   // The windows of depth, height and width for one of the images of sample i.
-  std::array<Window, 3> windows(const Samples& in, int64_t i, int64_t image) const {
+  std::array<SymmetricWindow, 3> windows(const Samples& in, int64_t i, int64_t image) const {
     const int64_t frame = axes.frame(in, i, image);
-    std::array<Window, 3> windows;
+    std::array<SymmetricWindow, 3> windows;
     for (int64_t a = 0; a < axes.spatial; ++a) windows[3 - axes.spatial + a] = window(sigma(i, frame, a), window_size(i, frame, a), i);
     return windows;
   }

@@ -20,7 +20,7 @@ constexpr double kNanosecondsPerElement = 0.25;
 // along the height. The image is read once, and only rows are kept in between.
 void filter_plane(const Grid& grid, const std::vector<laplacian::Partial>& partials, const void* in, DType in_dtype, void* out, DType out_dtype) {
   using namespace stencil;
-  const std::array<Window, 3> along_height = laplacian::windows(partials[0]), along_width = laplacian::windows(partials[1]);
+  const std::array<SymmetricWindow, 3> along_height = laplacian::windows(partials[0]), along_width = laplacian::windows(partials[1]);
   // The derivative along the height is smoothed along the width, and the other way round.
   const Taps<float> smooth_x(along_height[2]), derive_x(along_width[2]), derive_y(along_height[1]), smooth_y(along_width[1]);
   const int64_t row = grid.row(), inner = grid.inner;

@@ -8,7 +8,7 @@
 #include "ndd/stencil/stencil.cuh"
 #include "ops/filters/laplacian.h"
 
-namespace ndd {
+namespace ndd::laplacian_kernels {
 namespace {
 
 // An image or a frame, with the windows of its partial derivatives.
@@ -80,5 +80,5 @@ void laplacian_cuda(const Tensor& input, const MaybeTensor& input_shapes, const 
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNEL(laplacian, CUDA, ndd::laplacian_cuda)
+}  // namespace ndd::laplacian_kernels
+NDD_KERNEL(laplacian, CUDA, ndd::laplacian_kernels::laplacian_cuda)

@@ -121,8 +121,8 @@ struct Sum {
 // a tap takes 13 us, a pass over an axis with 5 taps about 100 us.
 constexpr int64_t kMaxTaps = 24;
 
-inline std::array<Window, 3> windows(const Partial& partial) {
-  std::array<Window, 3> result;
+inline std::array<SymmetricWindow, 3> windows(const Partial& partial) {
+  std::array<SymmetricWindow, 3> result;
   for (int axis = 0; axis < 3; ++axis) result[axis].half.assign(partial[axis].begin(), partial[axis].end());
   return result;
 }

@@ -12,10 +12,8 @@
 #include "ndd/stencil/stencil.cuh"
 #include "ndd/stencil/windows.cuh"
 
-namespace ndd {
+namespace ndd::median_blur {
 namespace {
-
-using namespace median_blur;
 
 // The median of keys. Networks sort windows of 3x3 and 5x5 in registers, first along the rows of the window, which outputs below each other share. Of any
 // other window the bits of the median are found from the highest on, by counting how many of its elements are not below.
@@ -406,5 +404,5 @@ void median_blur_cuda(const Tensor& input, const MaybeTensor& input_shapes, cons
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNEL(experimental_median_blur, CUDA, ndd::median_blur_cuda)
+}  // namespace ndd::median_blur
+NDD_KERNEL(experimental_median_blur, CUDA, ndd::median_blur::median_blur_cuda)

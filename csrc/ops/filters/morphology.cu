@@ -13,7 +13,7 @@
 #include "ndd/stencil/separable.cuh"
 #include "ndd/stencil/stencil.cuh"
 
-namespace ndd {
+namespace ndd::morphology_kernels {
 namespace {
 
 // For the fallback and for squares of bytes; tiles have a table of their own (stencil::TileImage).
@@ -239,6 +239,6 @@ void morphology_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNEL(experimental_dilate, CUDA, ndd::morphology_cuda<true>)
-NDD_KERNEL(experimental_erode, CUDA, ndd::morphology_cuda<false>)
+}  // namespace ndd::morphology_kernels
+NDD_KERNEL(experimental_dilate, CUDA, ndd::morphology_kernels::morphology_cuda<true>)
+NDD_KERNEL(experimental_erode, CUDA, ndd::morphology_kernels::morphology_cuda<false>)

@@ -18,7 +18,7 @@
 #include "ndd/launch_runs.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::sharpness_kernels {
 namespace {
 
 // A VGA image of uint8 takes 0.35 ms.
@@ -151,22 +151,23 @@ void sharpness(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
   launch_cpu("sharpness", in.size(), kNanosecondsPerElement * in.mean_volume(), {}, [=](int64_t i) {
     for_runs(i, [&](const Run& run) {
       if (!has_inside(run.grid)) std::memcpy(run.out, run.in, run.grid.volume() * in.item_bytes());
-      else if (is_floating_dtype(in.dtype())) ndd::run_cpu<false>(run, in.dtype());
-      else ndd::run_cpu<true>(run, in.dtype());
+      else if (is_floating_dtype(in.dtype())) sharpness_kernels::run_cpu<false>(run, in.dtype());
+      else sharpness_kernels::run_cpu<true>(run, in.dtype());
     });
   });
 }
 
 }  // namespace
+}  // namespace ndd::sharpness_kernels
 
 #ifndef __NVCC__  // of the CPU half alone
 // The same for one image of bytes, for callers within csrc.
-void sharpen_bytes(const uint8_t* in, int64_t height, int64_t width, int64_t channels, double factor, uint8_t* out) {
+void ndd::sharpen_bytes(const uint8_t* in, int64_t height, int64_t width, int64_t channels, double factor, uint8_t* out) {
+  using namespace sharpness_kernels;
   const Run run{in, out, Grid{1, height, width, channels}, {static_cast<float>(1.0 - factor), 255.0f}};
-  if (has_inside(run.grid)) ndd::run_cpu<true>(run, DType::uint8);
+  if (has_inside(run.grid)) sharpness_kernels::run_cpu<true>(run, DType::uint8);
   else std::memcpy(out, in, run.grid.volume());
 }
 #endif
 
-}  // namespace ndd
-NDD_KERNELS(sharpness, ndd::sharpness)
+NDD_KERNELS(sharpness, ndd::sharpness_kernels::sharpness)

@@ -10,7 +10,7 @@
 #include "ndd/elementwise/vectors.cuh"
 #include "ndd/kernel.h"
 
-namespace ndd {
+namespace ndd::blend_batch_kernels {
 namespace {
 
 constexpr int kThreads = 256, kResident = 4;
@@ -74,5 +74,5 @@ void blend_batch_cuda(const Tensor& images, const Tensor& others, const Tensor& 
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNEL(blend_batch, CUDA, ndd::blend_batch_cuda)
+}  // namespace ndd::blend_batch_kernels
+NDD_KERNEL(blend_batch, CUDA, ndd::blend_batch_kernels::blend_batch_cuda)

@@ -13,7 +13,7 @@
 #include "ndd/elementwise/vectors.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::cast_kernels {
 namespace {
 
 // Bound by memory: 16 VGA images of uint8 to float32 (74 MB) take 1.9 ms of two threads.
@@ -105,6 +105,6 @@ void cast_like(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(cast, ndd::cast)
-NDD_KERNELS(cast_like, ndd::cast_like)
+}  // namespace ndd::cast_kernels
+NDD_KERNELS(cast, ndd::cast_kernels::cast)
+NDD_KERNELS(cast_like, ndd::cast_kernels::cast_like)

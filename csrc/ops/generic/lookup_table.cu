@@ -16,7 +16,7 @@
 #include "ndd/elementwise/vectors.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::lookup_table_kernels {
 namespace {
 
 // A VGA image of uint8 takes 0.1 ms to float32, 30 us to uint8; other keys take longer.
@@ -160,5 +160,5 @@ void lookup_table(const Tensor& input, const MaybeTensor& input_shapes, const Te
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(lookup_table, ndd::lookup_table)
+}  // namespace ndd::lookup_table_kernels
+NDD_KERNELS(lookup_table, ndd::lookup_table_kernels::lookup_table)

@@ -11,7 +11,7 @@
 #include "ndd/cuda.h"
 #endif
 
-namespace ndd {
+namespace ndd::grid_mask_kernels {
 namespace {
 
 // Pixels of `inner` bytes in rows, and planes of rows.
@@ -202,5 +202,5 @@ void grid_mask(const Tensor& input, const MaybeTensor& input_shapes, const Tenso
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(grid_mask, ndd::grid_mask)
+}  // namespace ndd::grid_mask_kernels
+NDD_KERNELS(grid_mask, ndd::grid_mask_kernels::grid_mask)

@@ -6,7 +6,7 @@
 #include "ndd/simd.h"
 #include "ndd/warp/driver.h"
 
-namespace ndd {
+namespace ndd::remap_kernels {
 namespace {
 
 // Looks points up in two images as large as the output. `shift` moves maps of pixel centers to pixel corners.
@@ -99,5 +99,5 @@ void remap(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& m
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(experimental_remap, ndd::remap)
+}  // namespace ndd::remap_kernels
+NDD_KERNELS(experimental_remap, ndd::remap_kernels::remap)

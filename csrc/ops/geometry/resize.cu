@@ -18,7 +18,7 @@
 #include "ndd/resample/tile.cuh"
 #include "ndd/resample/torch_rule.h"
 
-namespace ndd {
+namespace ndd::resize_kernels {
 namespace {
 
 using namespace resample_gpu;
@@ -439,9 +439,9 @@ void multi_crop_cuda(const Tensor& input, const MaybeTensor& input_shapes, const
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNEL(resize, CUDA, ndd::resize_cuda<ndd::kResize>)
-NDD_KERNEL(resize_crop_mirror, CUDA, ndd::resize_and_normalize_cuda<ndd::kResizeCropMirror>)
-NDD_KERNEL(tensor_resize, CUDA, ndd::resize_cuda<ndd::kTensorResize>)
-NDD_KERNEL(random_resized_crop, CUDA, ndd::resize_and_normalize_cuda<ndd::kRandomResizedCrop>)
-NDD_KERNEL(multi_crop, CUDA, ndd::multi_crop_cuda)
+}  // namespace ndd::resize_kernels
+NDD_KERNEL(resize, CUDA, ndd::resize_kernels::resize_cuda<ndd::kResize>)
+NDD_KERNEL(resize_crop_mirror, CUDA, ndd::resize_kernels::resize_and_normalize_cuda<ndd::kResizeCropMirror>)
+NDD_KERNEL(tensor_resize, CUDA, ndd::resize_kernels::resize_cuda<ndd::kTensorResize>)
+NDD_KERNEL(random_resized_crop, CUDA, ndd::resize_kernels::resize_and_normalize_cuda<ndd::kRandomResizedCrop>)
+NDD_KERNEL(multi_crop, CUDA, ndd::resize_kernels::multi_crop_cuda)

@@ -3,7 +3,7 @@
 #include "ndd/kernel.h"
 #include "ndd/warp/driver.h"
 
-namespace ndd {
+namespace ndd::rotate_kernels {
 namespace {
 
 // Sizes are x first. In double, so a quarter turn maps pixel centers exactly onto pixel centers.
@@ -77,5 +77,5 @@ void rotate(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& 
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(rotate, ndd::rotate)
+}  // namespace ndd::rotate_kernels
+NDD_KERNELS(rotate, ndd::rotate_kernels::rotate)

@@ -3,7 +3,7 @@
 #include "ndd/kernel.h"
 #include "ndd/warp/driver.h"
 
-namespace ndd {
+namespace ndd::sphere_kernels {
 namespace {
 
 // mul_then_add rounds twice on both devices: a fused multiply-add would move points that lie on the border of two pixels.
@@ -36,5 +36,5 @@ void sphere(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(sphere, ndd::sphere)
+}  // namespace ndd::sphere_kernels
+NDD_KERNELS(sphere, ndd::sphere_kernels::sphere)

@@ -3,15 +3,16 @@
 #include "ndd/kernel.h"
 #include "ndd/warp/matrix.h"
 
-namespace ndd {
-
 #ifdef __CUDACC__
+namespace ndd {
 template void launch_warp<2, false>(const TableRows<WarpItem<2, AffineMap<2>>>&, const WarpItem<2, AffineMap<2>>*, int64_t, int64_t, DType, DType,
                                     cudaStream_t);
 template void launch_warp<3, false>(const TableRows<WarpItem<3, AffineMap<3>>>&, const WarpItem<3, AffineMap<3>>*, int64_t, int64_t, DType, DType,
                                     cudaStream_t);
+}  // namespace ndd
 #endif
 
+namespace ndd::warp_affine_kernels {
 namespace {
 
 template <int D>
@@ -29,5 +30,5 @@ void warp_affine(const Tensor& input, const MaybeTensor& input_shapes, const May
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(warp_affine, ndd::warp_affine)
+}  // namespace ndd::warp_affine_kernels
+NDD_KERNELS(warp_affine, ndd::warp_affine_kernels::warp_affine)

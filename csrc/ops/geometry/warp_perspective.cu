@@ -3,7 +3,7 @@
 #include "ndd/kernel.h"
 #include "ndd/warp/matrix.h"
 
-namespace ndd {
+namespace ndd::warp_perspective_kernels {
 namespace {
 
 void warp_perspective(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& mtx, const MaybeTensor& mtx_shapes,
@@ -16,5 +16,5 @@ void warp_perspective(const Tensor& input, const MaybeTensor& input_shapes, cons
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(experimental_warp_perspective, ndd::warp_perspective)
+}  // namespace ndd::warp_perspective_kernels
+NDD_KERNELS(experimental_warp_perspective, ndd::warp_perspective_kernels::warp_perspective)

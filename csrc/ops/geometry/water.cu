@@ -6,7 +6,7 @@
 #include "ndd/kernel.h"
 #include "ndd/warp/driver.h"
 
-namespace ndd {
+namespace ndd::water_kernels {
 namespace {
 
 // Sine and cosine that CPU loops vectorize and both backends agree about: sinf is a call, many times as slow.
@@ -100,5 +100,5 @@ void water(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& a
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(water, ndd::water)
+}  // namespace ndd::water_kernels
+NDD_KERNELS(water, ndd::water_kernels::water)

@@ -16,7 +16,7 @@
 #include "ops/math/arithmetic.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::arithmetic_kernels {
 namespace {
 
 using namespace arithmetic_detail;
@@ -112,5 +112,5 @@ void arithmetic(const Tensor& first, const MaybeTensor& first_shapes, const Mayb
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(arithmetic, ndd::arithmetic)
+}  // namespace ndd::arithmetic_kernels
+NDD_KERNELS(arithmetic, ndd::arithmetic_kernels::arithmetic)

@@ -4,7 +4,7 @@
 #include "ndd/random/noise.h"
 #include "ndd/random/normal.h"
 
-namespace ndd {
+namespace ndd::gaussian_kernels {
 namespace {
 
 struct Gaussian {
@@ -40,5 +40,5 @@ void gaussian(const Tensor& input, const MaybeTensor& input_shapes, const Tensor
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(noise_gaussian, ndd::gaussian)
+}  // namespace ndd::gaussian_kernels
+NDD_KERNELS(noise_gaussian, ndd::gaussian_kernels::gaussian)

@@ -13,7 +13,7 @@
 #include "ndd/launch_runs.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::salt_and_pepper_kernels {
 namespace {
 
 constexpr uint32_t kCertain = 1u << 30;  // a probability of 1, in 30 bits
@@ -285,5 +285,5 @@ void salt_and_pepper(const Tensor& input, const MaybeTensor& input_shapes, const
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(noise_salt_and_pepper, ndd::salt_and_pepper)
+}  // namespace ndd::salt_and_pepper_kernels
+NDD_KERNELS(noise_salt_and_pepper, ndd::salt_and_pepper_kernels::salt_and_pepper)

@@ -8,7 +8,7 @@
 #include "ndd/random/noise.h"
 #include "ndd/random/normal.h"
 
-namespace ndd {
+namespace ndd::shot_kernels {
 namespace {
 
 // A number of events from one word each, by inversion: how many k have a probability of more than k events above a uniform number. Below kMaxInverted
@@ -217,5 +217,5 @@ void shot(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& fa
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(noise_shot, ndd::shot)
+}  // namespace ndd::shot_kernels
+NDD_KERNELS(noise_shot, ndd::shot_kernels::shot)

@@ -11,7 +11,7 @@
 #include "ndd/launch_runs.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::beta_kernels {
 namespace {
 
 // X / (X + Y) for gamma-distributed X and Y, of Marsaglia and Tsang ("A simple method for generating gamma variables", 2000): an attempt makes both
@@ -243,5 +243,5 @@ void beta(const MaybeTensor&, const MaybeTensor&, const Tensor& alphas, const Te
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(random_beta, ndd::beta)
+}  // namespace ndd::beta_kernels
+NDD_KERNELS(random_beta, ndd::beta_kernels::beta)

@@ -14,7 +14,7 @@
 #include "ndd/launch_runs.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::choice_kernels {
 namespace {
 
 // Which of `count` rows a word chooses: all equally likely, or by the upper ends of their intervals of 32-bit numbers.
@@ -195,5 +195,5 @@ void choice(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTen
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(random_choice, ndd::choice)
+}  // namespace ndd::choice_kernels
+NDD_KERNELS(random_choice, ndd::choice_kernels::choice)

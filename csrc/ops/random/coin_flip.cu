@@ -5,7 +5,7 @@
 #include "ndd/kernel.h"
 #include "ndd/random/random.h"
 
-namespace ndd {
+namespace ndd::coin_flip_kernels {
 namespace {
 
 // Heads for this many of the 2^24 values of a word's upper bits.
@@ -28,5 +28,5 @@ void coin_flip(const MaybeTensor&, const MaybeTensor&, const Tensor& probabiliti
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(random_coin_flip, ndd::coin_flip)
+}  // namespace ndd::coin_flip_kernels
+NDD_KERNELS(random_coin_flip, ndd::coin_flip_kernels::coin_flip)

@@ -6,7 +6,7 @@
 #include "ndd/random/random.h"
 #include "ndd/warp/driver.h"
 
-namespace ndd {
+namespace ndd::jitter_kernels {
 namespace {
 
 // Pixel k has words 2k and 2k + 1.
@@ -81,5 +81,5 @@ void jitter(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& 
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(jitter, ndd::jitter)
+}  // namespace ndd::jitter_kernels
+NDD_KERNELS(jitter, ndd::jitter_kernels::jitter)

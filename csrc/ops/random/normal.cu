@@ -4,7 +4,7 @@
 #include "ndd/random/normal.h"
 #include "ndd/random/random.h"
 
-namespace ndd {
+namespace ndd::normal_kernels {
 namespace {
 
 struct NormalFloat {
@@ -28,5 +28,5 @@ void normal(const MaybeTensor&, const MaybeTensor&, const Tensor& means, const T
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(random_normal, ndd::normal)
+}  // namespace ndd::normal_kernels
+NDD_KERNELS(random_normal, ndd::normal_kernels::normal)

@@ -10,7 +10,7 @@
 #include "ndd/launch_runs.cuh"
 #endif
 
-namespace ndd {
+namespace ndd::permute_batch_kernels {
 namespace {
 
 constexpr double kNanosecondsPerByte = 0.15;  // a copy, bound by memory
@@ -71,5 +71,5 @@ void permute_batch(const Tensor& input, const MaybeTensor& input_shapes, const T
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(permute_batch, ndd::permute_batch)
+}  // namespace ndd::permute_batch_kernels
+NDD_KERNELS(permute_batch, ndd::permute_batch_kernels::permute_batch)

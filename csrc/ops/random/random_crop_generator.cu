@@ -8,7 +8,7 @@
 #include "ndd/random/random.h"
 #include "ops/random/random_window.h"
 
-namespace ndd {
+namespace ndd::random_crop_generator_kernels {
 namespace {
 
 constexpr double kWindowNanoseconds = 300;  // as in random_crop_windows.cpp
@@ -28,7 +28,7 @@ NDD_HD int64_t load_integer(const void* data, DType dtype, int64_t k) {
 }
 
 NDD_HD void write_window(const Run& run, const WindowLimits& limits, DType dtype) {
-  const Window window = random_window(run.stream, load_integer(run.shape, dtype, 0), load_integer(run.shape, dtype, 1), limits);
+  const RandomWindow window = random_window(run.stream, load_integer(run.shape, dtype, 0), load_integer(run.shape, dtype, 1), limits);
   run.anchor[0] = static_cast<int32_t>(window.y);
   run.anchor[1] = static_cast<int32_t>(window.x);
   run.extent[0] = static_cast<int32_t>(window.height);
@@ -73,5 +73,5 @@ void random_crop_generator(const Tensor& input, const MaybeTensor& input_shapes,
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(random_crop_generator, ndd::random_crop_generator)
+}  // namespace ndd::random_crop_generator_kernels
+NDD_KERNELS(random_crop_generator, ndd::random_crop_generator_kernels::random_crop_generator)

@@ -25,14 +25,14 @@ void random_crop_windows(const Tensor& shapes, const Tensor& words, double area_
                          int64_t num_attempts, const Tensor& out) {
   const WindowLimits limits{{area_low, area_high}, {aspect_low, aspect_high}, num_attempts};
   if (out.dtype() == DType::float32) {
-    fill_windows<float>(shapes, words, limits, out, [](float* row, const Window& window) {
+    fill_windows<float>(shapes, words, limits, out, [](float* row, const RandomWindow& window) {
       row[0] = static_cast<float>(window.y);
       row[1] = static_cast<float>(window.x);
       row[2] = static_cast<float>(window.height) + row[0];
       row[3] = static_cast<float>(window.width) + row[1];
     });
   } else {
-    fill_windows<int64_t>(shapes, words, limits, out, [](int64_t* row, const Window& window) {
+    fill_windows<int64_t>(shapes, words, limits, out, [](int64_t* row, const RandomWindow& window) {
       row[0] = window.y;
       row[1] = window.x;
       row[2] = window.height;

@@ -17,7 +17,7 @@ struct Range {
   NDD_HD bool holds(double x) const { return low <= x && x <= high; }
 };
 
-struct Window {
+struct RandomWindow {
   int64_t y, x, height, width;
 };
 
@@ -47,7 +47,7 @@ NDD_HD int64_t extent_of(double size) { return size > 1.0 ? static_cast<int64_t>
 // A window of the image with a relative area and an aspect ratio (width / height, uniform on a logarithmic scale) from these ranges. An attempt
 // fails when its window is larger than the image or is no longer within the ratios once rounded. When all have failed, it is the largest part
 // that both ranges allow.
-NDD_HD Window random_window(Philox stream, int64_t height, int64_t width, const WindowLimits& limits) {
+NDD_HD RandomWindow random_window(Philox stream, int64_t height, int64_t width, const WindowLimits& limits) {
   using namespace random_window_detail;
   if (height <= 0 || width <= 0) return {0, 0, 0, 0};
   const Range &area = limits.area, &aspect = limits.aspect;

@@ -8,7 +8,7 @@
 #include "ndd/kernel.h"
 #include "ndd/random/random.h"
 
-namespace ndd {
+namespace ndd::uniform_kernels {
 namespace {
 
 // From start to just below end: the rounded sum may reach end, and is then lowered to `last`.
@@ -72,5 +72,5 @@ void uniform(const MaybeTensor&, const MaybeTensor&, const Tensor& limits, const
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(random_uniform, ndd::uniform)
+}  // namespace ndd::uniform_kernels
+NDD_KERNELS(random_uniform, ndd::uniform_kernels::uniform)

@@ -2,7 +2,7 @@
 // reductions.min and max, on the driver of reductions. No total is wider than the input, so the result has its type and its exact value.
 #include "ops/reductions/reductions.h"
 
-namespace ndd {
+namespace ndd::extremes_kernels {
 namespace {
 
 using reductions::Job;
@@ -18,6 +18,6 @@ void extreme(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes,
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(reductions_min, ndd::extreme<false>)
-NDD_KERNELS(reductions_max, ndd::extreme<true>)
+}  // namespace ndd::extremes_kernels
+NDD_KERNELS(reductions_min, ndd::extremes_kernels::extreme<false>)
+NDD_KERNELS(reductions_max, ndd::extremes_kernels::extreme<true>)

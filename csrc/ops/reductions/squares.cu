@@ -2,11 +2,13 @@
 // reductions.mean_square, rms, variance and std_dev. Distances are taken from a mean that is known: the difference of two large sums would cancel.
 #include "ops/reductions/reductions.h"
 
-namespace ndd {
 #ifdef __CUDACC__
+namespace ndd {
 template void reduce::launch_gpu(const char*, std::vector<reduce::GpuSample>, const reduce::GpuSum<true, true>&, const reduce::GpuTypes&);
+}  // namespace ndd
 #endif
 
+namespace ndd::squares_kernels {
 namespace {
 
 using reductions::Job;
@@ -63,8 +65,8 @@ void std_dev(const Tensor& data, const MaybeTensor& data_shapes, const Tensor& m
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(reductions_mean_square, ndd::mean_square)
-NDD_KERNELS(reductions_rms, ndd::rms)
-NDD_KERNELS(reductions_variance, ndd::variance)
-NDD_KERNELS(reductions_std_dev, ndd::std_dev)
+}  // namespace ndd::squares_kernels
+NDD_KERNELS(reductions_mean_square, ndd::squares_kernels::mean_square)
+NDD_KERNELS(reductions_rms, ndd::squares_kernels::rms)
+NDD_KERNELS(reductions_variance, ndd::squares_kernels::variance)
+NDD_KERNELS(reductions_std_dev, ndd::squares_kernels::std_dev)

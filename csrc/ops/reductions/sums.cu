@@ -2,11 +2,13 @@
 // reductions.sum and mean. Integers are summed as integers, whose sum is exact in any order; floats in double, in a fixed order.
 #include "ops/reductions/reductions.h"
 
-namespace ndd {
 #ifdef __CUDACC__
+namespace ndd {
 template void reduce::launch_gpu(const char*, std::vector<reduce::GpuSample>, const reduce::GpuSum<false, false>&, const reduce::GpuTypes&);
+}  // namespace ndd
 #endif
 
+namespace ndd::sums_kernels {
 namespace {
 
 using reductions::Job;
@@ -32,6 +34,6 @@ void mean(const Tensor& input, const MaybeTensor& input_shapes, int64_t axes, co
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(reductions_sum, ndd::sum)
-NDD_KERNELS(reductions_mean, ndd::mean)
+}  // namespace ndd::sums_kernels
+NDD_KERNELS(reductions_sum, ndd::sums_kernels::sum)
+NDD_KERNELS(reductions_mean, ndd::sums_kernels::mean)

@@ -9,7 +9,7 @@
 #include "ndd/simd.h"
 #include "ops/random/random_window.h"
 
-namespace ndd {
+namespace ndd::random_mask_pixel_kernels {
 namespace {
 
 // The foreground rule: elements above a threshold, or equal to a value.
@@ -169,5 +169,5 @@ void random_mask_pixel(const Tensor& input, const MaybeTensor& input_shapes, con
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(segmentation_random_mask_pixel, ndd::random_mask_pixel)
+}  // namespace ndd::random_mask_pixel_kernels
+NDD_KERNELS(segmentation_random_mask_pixel, ndd::random_mask_pixel_kernels::random_mask_pixel)

@@ -13,10 +13,8 @@
 #include "ndd/elementwise/elements.cuh"
 #include "ndd/kernel.h"
 
-namespace ndd {
+namespace ndd::object_bbox {
 namespace {
-
-using namespace object_bbox;
 
 constexpr int kThreads = 256, kWarps = kThreads / 32, kMaxDims = 6;
 constexpr uint32_t kAll = 0xFFFFFFFFu;
@@ -319,5 +317,5 @@ void random_object_bbox_cuda(const Tensor& input, const MaybeTensor& input_shape
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNEL(segmentation_random_object_bbox, CUDA, ndd::random_object_bbox_cuda)
+}  // namespace ndd::object_bbox
+NDD_KERNEL(segmentation_random_object_bbox, CUDA, ndd::object_bbox::random_object_bbox_cuda)

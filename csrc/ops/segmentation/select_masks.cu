@@ -12,7 +12,7 @@
 #include "ndd/cuda.h"
 #endif
 
-namespace ndd {
+namespace ndd::select_masks_kernels {
 namespace {
 
 // A selected polygon: its mask in the output, its range of vertices there, and the first of them in the input.
@@ -162,8 +162,8 @@ void select_masks(const Tensor&, const MaybeTensor&, const Tensor& polygons, con
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(segmentation_select_masks, ndd::select_masks)
+}  // namespace ndd::select_masks_kernels
+NDD_KERNELS(segmentation_select_masks, ndd::select_masks_kernels::select_masks)
 #ifndef __NVCC__
-NDD_KERNEL(select_masks_plan, CPU, ndd::plan)
+NDD_KERNEL(select_masks_plan, CPU, ndd::select_masks_kernels::plan)
 #endif

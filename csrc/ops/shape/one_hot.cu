@@ -7,7 +7,7 @@
 #include "ndd/cuda.h"
 #endif
 
-namespace ndd {
+namespace ndd::one_hot_kernels {
 namespace {
 
 struct OneHot {
@@ -98,5 +98,5 @@ void one_hot(const Tensor& input, const MaybeTensor& input_shapes, int64_t axis,
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(one_hot, ndd::one_hot)
+}  // namespace ndd::one_hot_kernels
+NDD_KERNELS(one_hot, ndd::one_hot_kernels::one_hot)

@@ -17,7 +17,7 @@
 #include "ndd/cuda.h"
 #endif
 
-namespace ndd {
+namespace ndd::patchify_kernels {
 namespace {
 
 // Extents and strides of the input in elements. An image has one frame, with stride 0, which fills all frames of a token; a video repeats its last one.
@@ -425,5 +425,5 @@ void patchify(const Tensor& input, const MaybeTensor& input_shapes, const std::s
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(patchify, ndd::patchify)
+}  // namespace ndd::patchify_kernels
+NDD_KERNELS(patchify, ndd::patchify_kernels::patchify)

@@ -12,7 +12,7 @@
 #include "ndd/cuda.h"
 #endif
 
-namespace ndd {
+namespace ndd::transforms_kernels {
 namespace {
 
 constexpr int kMaxDims = 6;
@@ -265,10 +265,10 @@ void combine(const std::vector<Tensor>& inputs, const std::vector<Tensor>& shape
 }
 
 }  // namespace
-}  // namespace ndd
-NDD_KERNELS(transforms_translation, ndd::translation)
-NDD_KERNELS(transforms_scale, ndd::scale)
-NDD_KERNELS(transforms_rotation, ndd::rotation)
-NDD_KERNELS(transforms_shear, ndd::shear)
-NDD_KERNELS(transforms_crop, ndd::crop)
-NDD_KERNELS(transforms_combine, ndd::combine)
+}  // namespace ndd::transforms_kernels
+NDD_KERNELS(transforms_translation, ndd::transforms_kernels::translation)
+NDD_KERNELS(transforms_scale, ndd::transforms_kernels::scale)
+NDD_KERNELS(transforms_rotation, ndd::transforms_kernels::rotation)
+NDD_KERNELS(transforms_shear, ndd::transforms_kernels::shear)
+NDD_KERNELS(transforms_crop, ndd::transforms_kernels::crop)
+NDD_KERNELS(transforms_combine, ndd::transforms_kernels::combine)

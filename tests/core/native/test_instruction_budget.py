@@ -28,7 +28,7 @@ TILES = ("5bytes11windows_gpu", "9byte_blur8blur_gpu")
 # Drivers of which every kernel has a row.
 DRIVERS = (
     *("16pointwise_detail", "6pixels7map_gpu", "12noise_detail", "13random_detail", "14arithmetic_gpu", "byte_extremes_gpu", "byte_stretch_gpu"),
-    *("9slice_gpu", "9run_bytes", "9fold_rows", "11byte_kernel", "blend_batch_cu", *TILES),
+    *("9slice_gpu", "9run_bytes", "9fold_rows", "11byte_kernel", "blend_batch_kernels", *TILES),
 )
 MAX_RATIO = 2.0  # of its row: compilers differ by a few instructions
 

@@ -34,7 +34,7 @@ def test_machine_code_is_compressed() -> None:
 
 
 # uint8 to uint8, float32 to any, float16 to float16 and uint8 load 16 bytes at a time; if the other side is wider, 8 or 4.
-@pytest.mark.parametrize("kernel", ["pointwise_detail7run_gpu", "cast_cu"])
+@pytest.mark.parametrize("kernel", ["pointwise_detail7run_gpu", "cast_kernels"])
 def test_pointwise_kernels_access_16_bytes(kernel: str) -> None:
     for code in code_of(kernel):
         loads, stores = re.findall(r"\bLDG\.E\.128", code), re.findall(r"\bSTG?\.E\.128", code)
