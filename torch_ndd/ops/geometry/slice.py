@@ -31,13 +31,8 @@ from .._columns import (
     whole,
 )
 from .._outputs import check_per_channel, output_type
-<<<<<<< HEAD
 from ._axis_numbers import RELATIVE, AxisNumbers
-from ._crop_window import POLICIES, CropWindow, Policy, check_inside, trim
-=======
-from ._axis_numbers import AxisNumbers
 from ._crop_window import CropWindow, Policy, check_inside, check_policy, trim
->>>>>>> dalitests
 from ._windows import find_windows
 
 
