@@ -41,8 +41,8 @@ class Dataset(MayBeEmpty, ThreadedReader):
     A data set with ``__getitems__`` (those of Hugging Face) is called with lists of indices instead, those of a batch or a part for each thread; in
     processes it is not.
     Random numbers that it draws itself are not part of the reader's state. Threads draw them in any order, and processes others in each run, whatever
-    the seed; ``num_workers=0`` or an augmentation in the loader's function repeats them. The data set may change between epochs, also in size: nothing
-    of an epoch is read before it begins. Without items a loop over the reader yields nothing, as in torch.
+    the seed; ``num_workers=0`` or an augmentation in the loader's function repeats them. The data set may change between epochs, also in size:
+    nothing of an epoch is read before it begins. Without items a loop over the reader yields nothing, as in torch.
 
     Args:
         dataset: the data set.
