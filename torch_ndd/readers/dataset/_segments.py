@@ -8,12 +8,12 @@ the copy, since the system zeroes its pages.
 
 import mmap
 import os
+import socket
 import weakref
 from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate
 from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle, send_handle
 
 import numpy as np
 import torch
@@ -93,7 +93,13 @@ class SegmentReader:
 
     def add(self, number: int, connection: Connection) -> None:
         """Map a new segment, whose descriptor comes through a connection."""
-        descriptor = recv_handle(connection)
+        with _open_socket(connection) as channel:
+            mark, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+        if not mark:
+            raise EOFError
+        if not descriptors:
+            raise RuntimeError("the system has dropped its descriptor; a process may have too few of them (ulimit -n)")
+        (descriptor,) = descriptors
         try:
             # Unlike mmap.mmap it keeps no descriptor: hundreds of segments would use up those of the process.
             tensor = torch.from_file(f"/proc/self/fd/{descriptor}", shared=True, size=os.fstat(descriptor).st_size, dtype=torch.uint8)
@@ -120,6 +126,12 @@ class SegmentReader:
 def send_segment(connection: Connection, descriptor: int) -> None:
     """Send a new segment to the parent, and close its descriptor here."""
     try:
-        send_handle(connection, descriptor, None)  # type: ignore[arg-type]  # the process id is for Windows
+        # Not multiprocessing's send_handle, which since Python 3.14 waits until the parent has taken it.
+        with _open_socket(connection) as channel:
+            socket.send_fds(channel, [b"F"], [descriptor])
     finally:
         os.close(descriptor)
+
+
+def _open_socket(connection: Connection) -> socket.socket:
+    return socket.fromfd(connection.fileno(), socket.AF_UNIX, socket.SOCK_STREAM)
