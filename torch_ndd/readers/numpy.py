@@ -135,7 +135,7 @@ class Numpy(BatchThreadsReader):
     @override
     def scan(self) -> int:
         if self._ranges is None:
-            check_policy(self._op, self._policy)
+            self._policy = check_policy(self._op, self._policy)
             self._ranges = self._files.find(self._op, self._filter)
         return self._ranges.size
 
@@ -168,7 +168,7 @@ class Numpy(BatchThreadsReader):
                 raise ValueError(f"{self._op}: {name} has {len(rows)} samples for a batch of {samples}")
         # Relative start, relative end, end is a shape, axes given: the native code reads them in this order.
         flags = [(start or "").startswith("rel"), (end or "").startswith("rel"), (end or "").endswith("shape"), len(self._axes) > 0]
-        return _Roi(first, last, np.array(flags, np.int64), self._axes, _POLICIES[check_policy(self._op, self._policy)], self._fill)
+        return _Roi(first, last, np.array(flags, np.int64), self._axes, _POLICIES[self._policy], self._fill)
 
     @override
     def read_samples(self, samples: np.ndarray) -> tuple[Batch]:

@@ -90,7 +90,7 @@ struct ByteTable {
     for (size_t i = 0; i < outputs; ++i) steps = std::max(steps, (t.start[i] + t.count[i] - 1) / 4 - t.start[i] / 4 + 1);
     const int parts = t.fine() ? 2 : 1;
     starts = static_cast<int64_t>(numbers.size());
-    weights = starts + (t.axis.out + starts % 2 + 1) / 2 * 2 - starts % 2;  // uint2 needs even places
+    weights = (starts + t.axis.out + 1) / 2 * 2;  // uint2 needs even places
     const size_t row = static_cast<size_t>(steps) * static_cast<size_t>(parts) * 2, end = static_cast<size_t>(weights) + outputs * row;
     // Rows are stored by a load and a store of eight weights: the zeros behind the weights of an output are written over by the next one.
     numbers.resize(end + 4);

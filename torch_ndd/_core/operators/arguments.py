@@ -428,7 +428,7 @@ def _from_operand(call: Call, argument: Argument, value: Operand, has_frames: bo
 
 
 def _even_rows(call: Call, argument: Argument, value: Batch, has_frames: bool) -> torch.Tensor:
-    """Return the rows of a ragged argument, padded to the longest: per-frame values by the last one, which only frames that share it read."""
+    """Return the rows of a ragged argument as a tensor, padded to the longest row: the last value of each is repeated."""
     rows = [sample.buffer for sample in value]
     if not rows:
         return value.buffer.reshape(0, 1)
