@@ -148,17 +148,30 @@ VARIED: dict[str, Callable[..., Any]] = {
 }
 
 
-def _measure(calls: list[Callable[[], Any]], counters: Counters) -> dict[str, float]:
-    """Time each call, and count their CUDA calls. Return the median CPU time of the process: other programs on the machine do not count."""
+def _time_calls(calls: list[Callable[[], Any]]) -> float:
+    """Return the median CPU time of the process, in seconds: other programs on the machine do not count."""
     taken = []
-    counters.take()
     for call in calls:
         begin = time.process_time()
         result = call()
         taken.append(time.process_time() - begin)
         del result
+    return statistics.median(taken)
+
+
+@functools.cache
+def _time_nothing() -> float:
+    """Return what the clock takes, and a call of a function that does nothing: 1 us."""
+    return _time_calls([functools.partial(lambda *_: None, None, None, None)] * 2000)
+
+
+def _measure(calls: list[Callable[[], Any]], counters: Counters) -> dict[str, float]:
+    """Time each call, and count their CUDA calls."""
+    nothing = _time_nothing()
+    counters.take()
+    seconds = _time_calls(calls) - nothing
     counts = counters.take()
-    return {"us": statistics.median(taken) * 1e6, **{name: count / len(calls) for name, count in counts.items()}}
+    return {"us": seconds * 1e6, **{name: count / len(calls) for name, count in counts.items()}}
 
 
 @functools.cache

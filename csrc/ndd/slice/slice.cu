@@ -5,6 +5,7 @@
 // goes element by element.
 #include "ndd/slice/slice.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -427,16 +428,14 @@ void launch_general(const std::vector<Slice>& general, const std::vector<Channel
 }  // namespace slice_gpu
 
 // One launch for each kind of slice in the batch, usually a single one.
-void launch_slices(const std::string& op, const SliceBatch& batch, DType in, DType out) {
+void launch_slices(const std::string& op, SliceBatch batch, DType in, DType out) {
   using namespace slice_gpu;
   constexpr size_t kMaxPeriod = 4;  // inputs of cat and stack
   // By kernel: contiguous rows, normalized or converted elements, moved items by their size, and planes whose axes are exchanged.
   SliceWork copied, converted, moved[4], turned;
-  std::vector<Slice> general, slices;
-  std::vector<Channel> channels = batch.channels;
-  slices.reserve(batch.slices.size());  // they are large: growing took 2 % of the host's time for a flip of 16 images
-  for (const Slice& slice : batch.slices)
-    if (slice.volume() > 0) slices.push_back(slice);
+  std::vector<Slice> general;
+  auto& [slices, channels] = batch;
+  slices.erase(std::remove_if(slices.begin(), slices.end(), [](const Slice& slice) { return slice.volume() <= 0; }), slices.end());
   share_channels(slices, channels);
   // A dense batch becomes one slice with another axis: one row of parameters instead of one for each sample.
   for (size_t period = 1; period <= kMaxPeriod; ++period)

@@ -373,7 +373,7 @@ void launch_normalized(const char* op, const std::vector<Job>& jobs, const std::
   }
   for (Slice& slice : batch.slices) slice.set_out_strides();
   launch_jobs(op, resizes, rule, in.dtype(), in.dtype());
-  launch_slices(op, batch, in.dtype(), out.dtype());
+  launch_slices(op, std::move(batch), in.dtype(), out.dtype());
 }
 
 template <const char* op>
