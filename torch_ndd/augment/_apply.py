@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Applying the steps of every sample of a batch: all of them in one kernel, or one operator call for all samples that share an augmentation."""
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import torch
 from .. import types
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.tensor import Tensor
-from ..ops.color._byte_steps import KINDS, NUMBERS, takes, takes_kind, with_steps
+from ..ops.color._byte_steps import KINDS, NUMBERS, can_filter, takes, with_steps
 from ..ops.geometry.warp import Border, warp_affine, warp_perspective
 from ..ops.shape.reshape import copy
 from ._augmentations import Augmentation, EncodedValues
@@ -59,13 +60,23 @@ class _Warps:
 
 def _find_warps(op: str, steps: Sequence[Sequence[Step]], sizes: Sequence[Sequence[int]]) -> dict[int, _Warps]:
     """Return the warps of every turn that has some."""
-    warps = {}
+    # The matrices of all turns together: NumPy takes 20 us to invert any number of them.
+    samples: dict[int, list[int]] = {}
+    moves = []
     for turn in range(max(map(len, steps), default=0)):
-        samples = [i for i, row in enumerate(steps) if turn < len(row) and row[turn][0].matrix is not None]
-        if samples:
-            matrices = _find_matrices(op, [(*steps[i][turn], sizes[i][0], sizes[i][1]) for i in samples])
-            warps[turn] = _Warps(samples, matrices, _invert_matrices(op, matrices))
-    return warps
+        moving = [i for i, row in enumerate(steps) if turn < len(row) and row[turn][0].matrix is not None]
+        if moving:
+            samples[turn] = moving
+            moves += [(*steps[i][turn], sizes[i][0], sizes[i][1]) for i in moving]
+    if not moves:
+        return {}
+    matrices = _find_matrices(op, moves)
+    inverses = _invert_matrices(op, matrices)
+    ends = list(itertools.accumulate(map(len, samples.values()), initial=0))
+    return {
+        turn: _Warps(moving, matrices[begin:end], inverses[begin:end])
+        for (turn, moving), begin, end in zip(samples.items(), ends, ends[1:], strict=False)
+    }
 
 
 def _change_images(
@@ -95,19 +106,21 @@ def _change_images(
 
 def _encode_steps(images: Batch, steps: Sequence[Sequence[Step]], warps: dict[int, _Warps]) -> torch.Tensor | None:
     """Return the steps of every sample as numbers for :func:`with_steps`, float64 (N, turns, NUMBERS); None if some are only operators."""
-    channels = images.shared_extent(-1) or 0
-    table = np.zeros((len(steps), max([1, *map(len, steps)]), NUMBERS))
+    channels, refused = images.shared_extent(-1) or 0, None if can_filter(images) else KINDS["filter"]
+    turns = max([1, *map(len, steps)])
+    numbers = [0.0] * (len(steps) * turns * NUMBERS)  # a list, because NumPy takes 0.2 us to store a number
     for i, row in enumerate(steps):
         for turn, (augmentation, parameter) in enumerate(row):
             if isinstance(augmentation.values, EncodedValues):
                 step = augmentation.values.encode(np.float32(parameter), channels)
-                if step is None or not takes_kind(images, step[0]):
+                if step is None or step[0] == refused:
                     return None
-                kind, numbers = step
-                table[i, turn, 0] = kind
-                table[i, turn, 1 : 1 + len(numbers)] = numbers
+                at = (i * turns + turn) * NUMBERS
+                numbers[at] = step[0]
+                numbers[at + 1 : at + 1 + len(step[1])] = step[1]
             elif augmentation.values is not None:
                 return None
+    table = np.array(numbers, np.float64).reshape(len(steps), turns, NUMBERS)
     for turn, warp in warps.items():
         table[warp.samples, turn, 0] = KINDS["warp"]
         # Rounded as an argument of warp_affine is.

@@ -14,7 +14,7 @@ from ._apply import Step, apply_steps
 from ._augmentations import CUSTOM_POLICY, RAND_AUGMENT, TRIVIAL_AUGMENT_WIDE, Augmentation, in_space, resolve_augmentations
 from ._inputs import as_boxes, as_images, as_masks, as_results, draw_numbers, exclude_from_compilation, to_sample_values
 from ._spaces import POLICIES, PolicyName
-from ._steps import Candidate, draw_steps, draw_sub_policies
+from ._steps import draw_steps, draw_sub_policies, make_candidates
 
 
 @exclude_from_compilation
@@ -144,12 +144,12 @@ def rand_augment(
     size = inputs[0].batch_size
     per_sample = (("m", m), ("magnitude_std", magnitude_std), ("probability", probability))
     rows = list(zip(*(to_sample_values(op, name, value, size) for name, value in per_sample), strict=True))
-    # Samples mostly share their numbers: candidates are made once for each combination.
+    # Samples mostly share their numbers.
     candidates = {}
     for row in dict.fromkeys(rows):
         magnitude, std, chance = row
         _check_magnitude(op, magnitude, std, chance, num_magnitude_bins)
-        candidates[row] = [Candidate(augmentation, magnitude, num_magnitude_bins - 1, chance, std) for augmentation in choices]
+        candidates[row] = make_candidates(choices, magnitude, num_magnitude_bins - 1, chance, std)
     steps = draw_steps(op, [candidates[row] for row in rows], n, shares, rng)
     return _apply(op, inputs, steps, fill_value, mask_fill_value, interp_type, return_params)
 
@@ -217,7 +217,7 @@ def auto_augment(
     op = "auto_augment"
     sub_policies, bins = _parse_policy(op, policy, num_magnitude_bins)
     inputs = _as_inputs(op, images, boxes, masks)
-    candidates = [[Candidate(augmentation, m, bins - 1, chance) for augmentation, chance, m in steps] for steps in sub_policies]
+    candidates = [[make_candidates((augmentation,), m, bins - 1, chance)[0] for augmentation, chance, m in steps] for steps in sub_policies]
     steps = draw_sub_policies(op, candidates, inputs[0].batch_size, rng)
     return _apply(op, inputs, steps, fill_value, mask_fill_value, interp_type, return_params)
 

@@ -35,15 +35,28 @@ class Candidate:
 
     def step(self, side: float, u: float = 0.0, v: float = 0.0) -> Step:
         """Return the step for three numbers from 0 to 1."""
-        position = self._position
-        if position is None:
-            position = draw_magnitude(self.magnitude, self.std, self.limit or self.largest, u, v) / self.largest
-        return self.augmentation, self.augmentation.at(position, side)
+        if self._parameters is not None:
+            return self.augmentation, self._parameters[side < 0.5]
+        return self.augmentation, self.augmentation.at(self._draw_position(u, v), side)
+
+    def _draw_position(self, u: float, v: float) -> float:
+        return draw_magnitude(self.magnitude, self.std, self.limit or self.largest, u, v) / self.largest
 
     @functools.cached_property
-    def _position(self) -> float | None:
-        """The position of a magnitude that is not drawn."""
-        return None if self.std > 0 else draw_magnitude(self.magnitude, 0.0, self.limit or self.largest, 0.0, 0.0) / self.largest
+    def _parameters(self) -> tuple[float, float] | None:
+        """The parameters of both sides of a magnitude that is not drawn; None if the parameter depends on more."""
+        if self.std > 0 or type(self.augmentation).at is not Augmentation.at:
+            return None
+        position = self._draw_position(0.0, 0.0)
+        return self.augmentation.parameter(position, False), self.augmentation.parameter(position, True)
+
+
+@functools.lru_cache(maxsize=256)
+def make_candidates(
+    augmentations: tuple[Augmentation, ...], magnitude: float, largest: float, probability: float, std: float = 0.0
+) -> tuple[Candidate, ...]:
+    """Return candidates that differ in nothing but the augmentation. They are kept, because a program has the same ones in each call."""
+    return tuple([Candidate(augmentation, magnitude, largest, probability, std) for augmentation in augmentations])
 
 
 def draw_magnitude(mean: float, std: float, limit: float, u: float, v: float) -> float:

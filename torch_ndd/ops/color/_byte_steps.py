@@ -39,9 +39,9 @@ def takes(images: Batch, interp_type: int) -> bool:
     return channels > 0 and (on_cpu or (channels <= _MAX_GPU_CHANNELS and interp_type != INTERP_CUBIC))
 
 
-def takes_kind(images: Batch, kind: int) -> bool:
-    """Return whether the kernel takes steps of this kind where the images are: on a GPU, it does not filter."""
-    return images.buffer.device.type == "cpu" or kind != KINDS["filter"]
+def can_filter(images: Batch) -> bool:
+    """Return whether the kernel takes steps of the kind ``filter`` where the images are: not on a GPU."""
+    return images.buffer.device.type == "cpu"
 
 
 def with_steps(
