@@ -30,9 +30,11 @@ class HandOver:
     def suggests_here(self, fn: Any, reader: Any) -> bool:
         """Return whether the program's thread should prepare the next batch.
 
-        Only of a data set whose items are read by one thread, without a function whose results may depend on the thread, and while torch's modes are
-        those of a new thread, so the batches are the same in any case.
+        Always where a data set draws from generators that all threads share. Else only for a data set whose items are read by one thread, without a
+        function whose results may depend on the thread, and while torch's modes are those of a new thread, so the batches are the same in any case.
         """
+        if reader.reads_here():
+            return True
         if fn is not None or len(self._hidden) < _JUDGED or min(self._hidden) > _HAND_OVER:
             return False
         has_modes = not torch.is_grad_enabled() or torch._C._is_any_autocast_enabled() or torch._C._len_torch_function_stack() > 0

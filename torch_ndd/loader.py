@@ -109,7 +109,7 @@ class DataLoader:
     threads may share one loop. What changes in a data set between epochs, also its length, is seen by the next one.
 
     Random operators in ``fn`` draw numbers that depend only on ``seed`` and the position of the batch in the run, not on other draws or on how far
-    ahead ``fn`` runs.
+    ahead ``fn`` runs. Those that a data set draws depend on ``seed``, the epoch and the place of the item, see :class:`readers.Dataset`.
 
     Args:
         reader: One of
@@ -130,8 +130,8 @@ class DataLoader:
         prefetch: Number of batches to prepare ahead. 0 prepares each batch when it is requested.
         device: Device of the tensors. By default they stay where ``fn`` made them.
         drop_last: Drop a last batch that is smaller.
-        seed: Seed of the random operators in ``fn``; by default drawn from the calling thread's generator (``random.set_seed``). Ranks of
-            distributed training, which must agree, take 0 unless ``random.set_seed`` was called.
+        seed: Seed of the random operators in ``fn``, and of what a data set draws; by default drawn from the calling thread's generator
+            (``random.set_seed``). Ranks of distributed training, which must agree, take 0 unless ``random.set_seed`` was called.
         prefetch_bytes: Prepare no further batch while the waiting ones have this size in total.
         shuffle: Deliver the samples of a data set in random order. Under ``torch.distributed`` without ``num_shards``, a warning: all ranks read all.
         sampler, collate_fn, num_workers, multiprocessing_context: Of data sets, see :class:`readers.Dataset`.
@@ -246,6 +246,7 @@ class DataLoader:
             before._replaced = True
         if self._position is not None and not self._delivered:  # the reader is ahead by the batches that were never yielded
             self.reader.move_to(self._state_of_reader(self._position))
+        self.reader.draw_seed = self._seed
         batches = self.reader.begin_pass(self.batch_size)
         self._position, self._delivered = self.reader.state_dict(), False
         self._loop = weakref.ref(loop)

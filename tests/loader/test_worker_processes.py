@@ -94,7 +94,9 @@ def test_a_stream_of_a_process_fails_where_it_fails(bad: dict[str, int], reason:
 def test_many_quick_items_are_sent_in_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     messages = []
     answer = _worker_processes.Processes._answer
-    monkeypatch.setattr(_worker_processes.Processes, "_answer", lambda self, number, keys: messages.append(len(keys)) or answer(self, number, keys))
+    monkeypatch.setattr(
+        _worker_processes.Processes, "_answer", lambda self, number, keys, seeds: messages.append(len(keys)) or answer(self, number, keys, seeds)
+    )
     loader = ndd.DataLoader(Squares(6400), batch_size=64, multiprocessing_context="fork", num_workers=2)
     assert sum(len(values) for values, _ in loader) == 6400
     assert sum(messages) == 6400

@@ -312,7 +312,7 @@ def test_public_members() -> None:
         *("begin_pass", "count_batches", "count_batches_left", "count_steps", "describe_bottleneck", "finish", "iter_epoch", "locate_next_batch"),
         *("expect_random_order", "has_begun", "is_incomplete", "is_quick", "list_labels", "narrow", "read_matching", "read_samples"),
         *("count_epoch_samples", "list_costs", "list_order", "note_errors", "order_state", "start_heads"),
-        *("move_to", "parse_state", "prepare_order", "scan", "start"),
+        *("draw_seed", "draws", "move_to", "parse_state", "prepare_order", "reads_here", "scan", "start", "start_seeded"),
     }  # of loaders and pipelines, see torch_ndd/readers/README.md
     members = {name for name in dir(ndd.readers.File) if not name.startswith("_")} - set(dir(torch.utils.data.IterableDataset)) - protocol - internal
     assert members == {"next_epoch", "get_metadata", "get_state", "set_state"}

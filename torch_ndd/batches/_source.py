@@ -12,6 +12,7 @@ from torch.utils.data import get_worker_info
 
 from .._core.context.states import check_state, equal, keys, row, rows, whole
 from ..readers import Reader
+from ..readers._seeds import compute_seeds
 from ..readers._sources.listed import Listed
 from ._costs import Costs, KnownCosts, resolve_costs
 from ._figures import Figures, Totals
@@ -72,6 +73,7 @@ class _Ahead(NamedTuple):
     step: Step
     unit: Unit
     samples: np.ndarray
+    seeds: np.ndarray | None  # of what a data set draws for each sample
     request: Any
 
 
@@ -91,6 +93,8 @@ class BatchSource:
     """The batches of this rank. It reads samples of ``reader`` by number, and its position is a number of units, equal on all ranks."""
 
     max_batch_size: int | None = None
+    draw_seed = 0
+    """The seed of the random numbers that data sets draw, from the loader."""
 
     def __init__(self, reader: Any, batches: Batches, shard_id: int | None = None, num_shards: int | None = None) -> None:
         self._op = "DataLoader"
@@ -167,7 +171,15 @@ class BatchSource:
         blocks = [(int(block[0]), len(block)) for block in np.split(places, np.flatnonzero(np.diff(places) != 1) + 1)]
         return np.concatenate([self.reader.list_order(epoch, begin, count) for begin, count in blocks])
 
+    def _seeds_at(self, epoch: int, places: np.ndarray) -> np.ndarray | None:
+        """Return the seeds of what a data set draws for the samples at positions of an epoch; None if nothing draws."""
+        return compute_seeds(self.draw_seed, epoch, places) if self.reader.draws() else None
+
     # The protocol of a loader.
+
+    def reads_here(self) -> bool:
+        """Return what the method of the reader does."""
+        return self.reader.reads_here()
 
     def begin_pass(self, batch_size: int | None) -> Iterator[Planned]:
         """Begin the next epoch, or the rest of a restored one, and return its batches."""
@@ -208,7 +220,8 @@ class BatchSource:
         while self._steps is not None and len(self._ahead) <= self._listed.depth and (step := next(self._steps, None)) is not None:
             unit = step.parts[self.shard_id]
             samples = self._samples_at(self._position.epoch, unit.places)
-            self._ahead.append(_Ahead(step, unit, samples, self._listed.start(samples)))
+            seeds = self._seeds_at(self._position.epoch, unit.places)
+            self._ahead.append(_Ahead(step, unit, samples, seeds, self._listed.start(samples, seeds)))
 
     def _iterate(self, loop: object) -> Iterator[Planned]:
         while True:
@@ -218,7 +231,7 @@ class BatchSource:
             if not self._ahead:
                 break
             ahead = self._ahead.popleft()
-            outputs, rows = self._listed.finish(ahead.request, ahead.samples)
+            outputs, rows = self._listed.finish(ahead.request, ahead.samples, ahead.seeds)
             plan = self._describe(ahead, rows)
             # Ranks must take the same number of steps, even if no sample of this unit could be read.
             if outputs is None:
@@ -256,11 +269,12 @@ class BatchSource:
             # Chunks grow, so that a few bad samples cost few requests, and many are passed fast.
             places = (first + np.arange(begin, min(begin + chunk, self._size))) % self._size
             samples = self._samples_at(epoch, places)
-            outputs, rows = self._listed.read(samples)
+            seeds = self._seeds_at(epoch, places)
+            outputs, rows = self._listed.read(samples, seeds=seeds)
             if len(rows):
                 place = rows[:1]
                 if len(rows) > 1:
-                    outputs, _ = self._listed.read(samples[place])
+                    outputs, _ = self._listed.read(samples[place], seeds=None if seeds is None else seeds[place])
                 return outputs, Plan(0, plan.step_cost, plan.units, plan.step, epoch, places[place], True, plan.budget)
             begin, chunk = begin + chunk, min(2 * chunk, _MAX_CHUNK)
         raise RuntimeError(f"{self._op}: none of the {self._size} samples can be read; the last one: {self.errors[-1].reason}")
@@ -342,7 +356,7 @@ class BatchSource:
         self._fill()
         if not self._ahead:
             return self._position.epoch, self._size
-        step, unit, _, _ = self._ahead[0]
+        step, unit = self._ahead[0][:2]
         return self._position.epoch, self._size + self.shard_id if step.repeated[self.shard_id] else int(unit.places[0])
 
     def count_batches(self, batch_size: int | None, drop_last: bool = False) -> int:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core import native
+from ._seeds import compute_seeds
 
 # The samples of a shard in a shuffled pass do not depend on `seed`, so that ranks with different seeds never share a sample.
 _SEED_OF_ALL_RANKS = 0x5EED
@@ -98,6 +99,7 @@ class Order:
     shuffle_after_epoch_seed: int = 0
     history_pass: int = 0
     history: tuple[Taken, ...] = ()
+    draw_seed: int | None = None  # see of_seeds()
     _passes: dict[int, np.ndarray] = field(default_factory=dict, compare=False, repr=False)  # the last two shuffled passes
     _spans: dict[int, "_Span"] = field(default_factory=dict, compare=False, repr=False)  # of the latest passes
 
@@ -123,6 +125,18 @@ class Order:
         """
         single = {"shard_id": 0, "num_shards": 1, "pad_last_batch": False, "pad_shards": False, "history": ()}
         return replace(self, **single, _passes={}, _spans={})
+
+    def of_seeds(self, seed: int) -> "Order":
+        """Return the order with the seed of each sample's random numbers in place of its number, int64.
+
+        A seed follows from the place in the whole pass. It depends neither on the shards nor on the batches.
+
+        >>> seeds = Order(5, random_shuffle=True).of_seeds(1)
+        >>> parts = [replace(seeds, shard_id=shard, num_shards=2).rest(Position(), 8) for shard in range(2)]
+        >>> (np.concatenate(parts) == seeds.rest(Position(), 5)).all()
+        np.True_
+        """
+        return replace(self, draw_seed=seed)
 
     def steps(self, epochs: int, batch_size: int, drop_last: bool = False) -> int:
         """Return the number of batches in an epoch, after this many complete ones."""
@@ -187,6 +201,8 @@ class Order:
 
     def _cut(self, passes: int, begin: int, count: int) -> np.ndarray:
         """Return samples of a pass that no other number of shards has begun."""
+        if self.draw_seed is not None:
+            return compute_seeds(self.draw_seed, passes, np.arange(begin, begin + count))
         # A copy: a view would keep the whole permutation alive, and changes to it would reach later batches.
         return self._table(passes)[begin : begin + count].copy() if self._has_table else np.arange(begin, begin + count)
 
@@ -235,6 +251,8 @@ class Order:
         if begun is not None and len(places):
             # From numbers among the remaining samples to positions in the whole pass.
             places = _places(*begun, places)
+        if self.draw_seed is not None:
+            return compute_seeds(self.draw_seed, passes, places)
         return self._table(passes)[places] if self._has_table else places
 
     @property

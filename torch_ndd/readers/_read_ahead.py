@@ -10,6 +10,7 @@ import numpy as np
 
 from .._core.work.bad_samples import LeftOut, OnError, UnreadableSamples
 from ._order import Blocks, Order, Position
+from ._state import State
 
 Outputs = tuple[Any, ...] | dict[str, Any]
 
@@ -20,6 +21,7 @@ class Request(NamedTuple):
     key: tuple[Blocks | None, Position, int, int]  # walk, position, number of samples, and the process whose threads read them
     after: Position
     samples: np.ndarray
+    seeds: np.ndarray | None  # of what a data set draws for each sample
     work: Any  # a result of the reader's start()
 
 
@@ -31,7 +33,12 @@ class Reads(Protocol):
     _can_change: bool
     _on_error: OnError
 
+    draw_seed: int | None
+    _state: State
+
+    def draws(self) -> bool: ...
     def start(self, samples: np.ndarray) -> Any: ...
+    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray) -> Any: ...
     def finish(self, request: Any, samples: np.ndarray) -> Outputs: ...
     def _note_bad(self, samples: np.ndarray, bad: UnreadableSamples) -> dict[int, str]: ...
     def _substitute(
@@ -44,6 +51,7 @@ class ReadAhead:
 
     def __init__(self) -> None:
         self._requests: deque[Request] = deque()
+        self._seeded: tuple[Order, Order] | None = None  # an order, and that of its seeds
 
     def clear(self) -> None:
         """Discard all requests; their samples are read again."""
@@ -89,11 +97,30 @@ class ReadAhead:
             samples, after = take(order, position, count, walk)
             if not len(samples):  # a worker that has no block
                 break
-            requests.append(Request((walk, position, count, process), after, samples, reader.start(samples)))
+            seeded = self._find_seeds(reader, order)
+            seeds = None if seeded is None else take(seeded, position, count, walk)[0]
+            requests.append(Request((walk, position, count, process), after, samples, seeds, start(reader, samples, seeds)))
+
+    def _find_seeds(self, reader: Reads, order: Order) -> Order | None:
+        """Return the order of the seeds of the samples; None if no data set draws anything."""
+        if not reader.draws():
+            return None
+        seed = reader._state.seeds[0] if reader.draw_seed is None else reader.draw_seed
+        if self._seeded is None or self._seeded[0] is not order or self._seeded[1].draw_seed != seed:
+            self._seeded = order, order.of_seeds(seed)
+        return self._seeded[1]
+
+    def _substitute_seeds(self, seeds: np.ndarray, is_good: np.ndarray, count: int, more: int, before: Position, walk: Blocks | None) -> np.ndarray:
+        """Return the seeds of a batch of so many samples, the last of which, ``more``, were taken from a position on in place of bad ones."""
+        if more:
+            assert self._seeded is not None
+            return np.concatenate([seeds[is_good], take(self._seeded[1], before, more, walk)[0]])
+        # A sample that stands in for another draws the numbers of that one, because it also comes in its own place.
+        return seeds if count == len(seeds) else seeds[is_good] if is_good.any() else seeds[:count]
 
     def _finish_oldest(self, reader: Reads, order: Order, walk: Blocks | None) -> tuple[Outputs | None, Position, int]:
         requests = self._requests
-        _, after, samples, work = requests[0]
+        _, after, samples, seeds, work = requests[0]
         count, drawn, failed = len(samples), 0, 0
         following = after  # where to look for replacements if the whole batch is bad
         while len(samples):
@@ -109,15 +136,21 @@ class ReadAhead:
             # Without this bound a data set of only bad samples would be searched forever.
             if failed > order.size + count:
                 raise RuntimeError(f"{reader._op}: none of the {order.size} samples can be read; the last one: {found.popitem()[1]}")
-            good = samples[~np.isin(samples, list(found))]
-            samples, after, following, more = reader._substitute(policy, samples, sorted(reasons), good, after, following, walk)
+            is_good, before = ~np.isin(samples, list(found)), after
+            samples, after, following, more = reader._substitute(policy, samples, sorted(reasons), samples[is_good], after, following, walk)
+            seeds = None if seeds is None else self._substitute_seeds(seeds, is_good, len(samples), more, before, walk)
             drawn += more
             while more and len(requests) > 1:  # the substitutes were taken from what was read ahead
                 requests.pop()
-            work = reader.start(samples)
+            work = start(reader, samples, seeds)
         # Bad samples were skipped up to the end of the pass: their request is still the first in the queue.
         self.clear()
         return None, after, drawn
+
+
+def start(reader: Reads, samples: np.ndarray, seeds: np.ndarray | None) -> Any:
+    """Start reading samples, and return the request."""
+    return reader.start(samples) if seeds is None else reader.start_seeded(samples, seeds)
 
 
 def take(order: Order, position: Position, count: int, walk: Blocks | None) -> tuple[np.ndarray, Position]:

@@ -23,6 +23,30 @@ class SampleSource(IterableDataset):
     _can_change = False
     """Whether the source may change between epochs: samples are then counted again, and nothing is read before the epoch begins."""
 
+    draw_seed: int | None = None
+    """The seed of the random numbers that data sets draw, from a loader; by default that of the order.
+
+    :meta private:
+    """
+
+    def _inner_readers(self) -> Sequence["SampleSource"]:
+        """Return the readers that deliver the samples of this one."""
+        return ()
+
+    def draws(self) -> bool:
+        """Return whether a data set reads the samples, which may draw random numbers.
+
+        :meta private:
+        """
+        return any(reader.draws() for reader in self._inner_readers())
+
+    def reads_here(self) -> bool:
+        """Return whether the program's thread must read: a data set draws from generators that all threads share.
+
+        :meta private:
+        """
+        return any(reader.reads_here() for reader in self._inner_readers())
+
     def is_quick(self) -> bool:
         """Return whether the thread that wants a batch reads it, because its samples are quicker than handing them from thread to thread.
 
@@ -47,6 +71,13 @@ class SampleSource(IterableDataset):
         :meta private:
         """
         raise NotImplementedError
+
+    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray) -> Any:
+        """Start reading the samples like :meth:`start`. What a data set draws for a sample follows from its seed, int64 (N,).
+
+        :meta private:
+        """
+        return self.start(samples)
 
     def start_heads(self, samples: np.ndarray, size: int) -> Any:
         """Start reading the samples like :meth:`start`, but of files possibly no more than the first ``size`` bytes.

@@ -16,6 +16,7 @@ from .._core.context.states import check_state, equal, keys, whole
 from ._base import Reader
 from ._order import ALL_BLOCKS, Blocks, Order, Position
 from ._read_ahead import Outputs, replace_bad
+from ._seeds import compute_seeds
 from ._state import BLOCKS, State
 from .dataset._items import first_sample
 
@@ -53,6 +54,8 @@ class StepOrder(Order):
     def samples_at(self, epoch: int, begin: int, end: int) -> np.ndarray:
         """Return the samples at these positions of an epoch, int64; fewer at its end."""
         end, origin = min(end, self.count(epoch)), self.first_window(epoch)
+        if self.draw_seed is not None:
+            return compute_seeds(self.draw_seed, epoch, np.arange(begin, max(begin, end)))
         if begin < min(origin, end):
             raise ValueError(f"the samples before position {origin} of epoch {epoch} were of other weights")
         parts = []

@@ -2,9 +2,8 @@
 """Samples of two data sets with the same key."""
 
 import os
-from collections.abc import Mapping
-from concurrent.futures import Future
-from typing import Any, Literal, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -118,23 +117,34 @@ class Join(Reader):
         return self._left.path(sample)
 
     @override
-    def start(self, samples: np.ndarray) -> "Future[dict[str, Any]] | Any":
+    def _inner_readers(self) -> Sequence[Reader]:
+        return self._left.reader, self._right.reader
+
+    @override
+    def start(self, samples: np.ndarray) -> "_Request":
+        return self._start(samples, None)
+
+    @override
+    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray) -> "_Request":
+        return self._start(samples, seeds)
+
+    def _start(self, samples: np.ndarray, seeds: np.ndarray | None) -> "_Request":
         if not self._reads_ahead:
-            return self._left.start(samples)
+            return _Request(self._left.start(samples, seeds), seeds)
         if not is_here(self._executor):
             self._executor = Workers(_THREADS, self._op, self)
         # The left request starts here, in the order of the batches; the thread waits for it and then reads the right part.
-        return self._executor.submit(self._read, self._left.start(samples), samples)
+        return _Request(self._executor.submit(self._read, self._left.start(samples, seeds), samples, seeds), seeds)
 
     @override
-    def finish(self, request: Any, samples: np.ndarray) -> dict[str, Any]:
+    def finish(self, request: "_Request", samples: np.ndarray) -> dict[str, Any]:
         if not self._reads_ahead:
-            return self._read(request, samples)
+            return self._read(request.work, samples, request.seeds)
         if not is_here(self._executor):
-            request = self.start(samples)
-        return request.result()
+            request = self._start(samples, request.seeds)
+        return request.work.result()
 
-    def _read(self, request: Any, samples: np.ndarray) -> dict[str, Any]:
+    def _read(self, request: Any, samples: np.ndarray, seeds: np.ndarray | None) -> dict[str, Any]:
         """Read a batch of the left, then the samples of the right with its keys."""
         assert self._table is not None
         with self._waits.measure(0):
@@ -146,7 +156,7 @@ class Join(Reader):
         with self._waits.measure(1):
             right, found = self._right.read_matching(self._on, keys, self._table), None
             if right is None:
-                right, found = self._read_right(keys, self._table.find(keys))
+                right, found = self._read_right(keys, self._table.find(keys), seeds)
         if found is not None and len(found) < len(samples):
             absent = np.setdiff1d(np.arange(len(samples)), found).tolist()
             reasons = {k: f"right has no sample with the key {keys.text(k)}" for k in absent}
@@ -159,13 +169,13 @@ class Join(Reader):
             raise RuntimeError(f"{self._op}: both sources have an output {both[0]!r}; rename it with ndd.Source(reader, fn)")
         return {**left, **right}
 
-    def _read_right(self, keys: Keys, places: np.ndarray) -> tuple[dict[str, Any], np.ndarray]:
+    def _read_right(self, keys: Keys, places: np.ndarray, seeds: np.ndarray | None) -> tuple[dict[str, Any], np.ndarray]:
         """Return the outputs of the right without the key, and for which of the keys they are."""
         # Candidates: equal hashes. They are compared below, with the keys that are read along.
         chosen = np.flatnonzero(places >= 0)
         while len(chosen):
             try:
-                outputs = self._right.read(places[chosen])
+                outputs = self._right.read(places[chosen], None if seeds is None else seeds[chosen])
             except UnreadableSamples as bad:
                 reasons = {int(chosen[k]): f"right: {self._right.path(int(places[chosen[k]]))}: {reason}" for k, reason in bad.reasons.items()}
                 raise UnreadableSamples(reasons, {int(chosen[k]): cause for k, cause in bad.causes.items()}) from None
@@ -189,6 +199,14 @@ class Join(Reader):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_executor": None}
+
+
+class _Request(NamedTuple):
+    """A batch that is being read."""
+
+    work: Any
+    """The request of the left, or the future of both."""
+    seeds: np.ndarray | None
 
 
 def _spread(column: Any, found: np.ndarray, size: int, name: str) -> Any:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples drawn with replacement, by weight."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from typing_extensions import Unpack, override
 from .._core import native
 from .._core.context.device import DeviceLike
 from .._core.context.states import whole
+from ._base import Reader
 from ._columns import read_column, read_values
 from ._options import StepOptions
 from ._ranges.ranges import address_of
@@ -147,8 +149,16 @@ class Weighted(SharedSteps):
         return self._inner.path(sample)
 
     @override
+    def _inner_readers(self) -> Sequence[Reader]:
+        return (self._inner.reader,)
+
+    @override
     def start(self, samples: np.ndarray) -> Any:
         return self._inner.start(samples)
+
+    @override
+    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray) -> Any:
+        return self._inner.start(samples, seeds)
 
     @override
     def finish(self, request: Any, samples: np.ndarray) -> Any:

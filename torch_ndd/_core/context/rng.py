@@ -8,7 +8,7 @@ import re
 import secrets
 import threading
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, final
 
@@ -240,7 +240,7 @@ class RNG:
 
 class _Default(threading.local):
     rng: RNG | None = None  # created by the first draw
-    of_batch: Callable[[], RNG] | None = None  # creates that of the batch which a loader prepares
+    of_batch: Callable[[], RNG] | None = None  # creates that of the batch which a loader prepares, or of the sample which a data set reads
     seeded = False  # by set_seed()
     process = 0
 
@@ -292,6 +292,15 @@ class using_rng:
 
     def __exit__(self, *_: object) -> None:
         _default.rng, _default.process, _default.of_batch = self._before
+
+
+def follow_samples(samples: Iterable[Any], seeds: Iterable[int]) -> Iterator[Any]:
+    """Yield samples, within ``using_rng()``. Until the next one, the calling thread's generator has the sample's seed: 0.1 us."""
+    seed = 0
+    _default.of_batch = lambda: RNG(seed)
+    for sample, seed in zip(samples, seeds, strict=True):  # noqa: B007 (the function above takes it)
+        _default.rng = None
+        yield sample
 
 
 @contextmanager

@@ -102,8 +102,18 @@ class InStep(MayBeEmpty):
         for reader in self._parts.values():
             reader._begin_source()
 
+    @override
+    def _inner_readers(self) -> Sequence[Reader]:
+        return list(self._parts.values())
+
+    @override
     def start(self, samples: np.ndarray) -> dict[Any, Any]:
         return {name: reader.start(samples) for name, reader in self._parts.items()}
+
+    @override
+    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray) -> dict[Any, Any]:
+        # The same for all: data sets that draw alike, such as an image and its mask, crop alike.
+        return {name: reader.start_seeded(samples, seeds) for name, reader in self._parts.items()}
 
     def finish(self, request: dict[Any, Any], samples: np.ndarray) -> Any:
         results: dict[Any, Any] = {}

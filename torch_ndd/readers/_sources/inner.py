@@ -17,6 +17,7 @@ from ...io._limits import UrlLimits, using
 from .._base import Reader
 from .._key_table import KeyTable
 from .._keys import Keys
+from .._read_ahead import start
 from .._sample_source import unwrap
 from .._shared_steps import SharedSteps
 from .._summary import brief
@@ -142,10 +143,10 @@ class InnerSource:
         narrow.reader = reader
         return narrow
 
-    def start(self, samples: np.ndarray) -> Any:
-        """Start to read samples."""
+    def start(self, samples: np.ndarray, seeds: np.ndarray | None = None) -> Any:
+        """Start to read samples; ``seeds`` as for :meth:`Reader.start_seeded`."""
         with self._apply_limits():
-            return self.reader.start(samples)
+            return start(self.reader, samples, seeds)
 
     def finish(self, request: Any, samples: np.ndarray) -> Any:
         """Return the outputs: a tuple or a dict of Batches and other columns. Raise UnreadableSamples for bad samples."""
@@ -160,10 +161,11 @@ class InnerSource:
         with self._apply_limits():
             return self.reader.finish(request, samples)
 
-    def read(self, samples: np.ndarray) -> Any:
+    def read(self, samples: np.ndarray, seeds: np.ndarray | None = None) -> Any:
         """Read samples and return what :meth:`finish` returns."""
         with self._apply_limits():
-            outputs = self.reader.read_samples(samples)
+            seeded = None if seeds is None or not self.reader.draws() else self.reader.start_seeded(samples, seeds)
+            outputs = self.reader.read_samples(samples) if seeded is None else self.reader.finish(seeded, samples)
         return self.apply_functions(outputs, len(samples))
 
     def read_matching(self, column: str, keys: Keys, table: KeyTable) -> dict[str, Batch] | None:

@@ -9,7 +9,7 @@ from ..._core.work.bad_samples import BadSample, LeftOut, UnreadableSamples
 from ...io._limits import using
 from .._base import Reader
 from .._order import Position
-from .._read_ahead import replace_bad
+from .._read_ahead import replace_bad, start
 from ..dataset import Dataset
 
 
@@ -86,12 +86,12 @@ class Listed:
         """Record a sample that is left out."""
         self.reader.note_errors([BadSample(sample, self.reader._source(sample), reason)])
 
-    def start(self, samples: np.ndarray) -> Any:
-        """Start to read samples; return a request."""
+    def start(self, samples: np.ndarray, seeds: np.ndarray | None) -> Any:
+        """Start to read samples, whose random numbers follow from ``seeds``; return a request."""
         with using(self.reader._url_limits):
-            return self.reader.start(samples)
+            return start(self.reader, samples, seeds)
 
-    def finish(self, request: Any, samples: np.ndarray) -> Readable:
+    def finish(self, request: Any, samples: np.ndarray, seeds: np.ndarray | None) -> Readable:
         """Return the samples of a request, by ``on_error``: bad ones are left out or replaced by others of the same batch."""
         reader, rows = self.reader, np.arange(len(samples))
         while len(rows):
@@ -103,7 +103,7 @@ class Listed:
                     reader._note_bad(samples[rows], bad)
                 skips = self.reader._on_error == "skip" or isinstance(bad, LeftOut)
                 rows = self._substitute(samples, rows, sorted(bad.reasons), skips)
-            request = self.start(samples[rows])
+            request = self.start(samples[rows], None if seeds is None else seeds[rows])
         return Readable(None, rows)
 
     def _substitute(self, samples: np.ndarray, rows: np.ndarray, bad: list[int], skips: bool) -> np.ndarray:
@@ -113,13 +113,14 @@ class Listed:
             return good
         return replace_bad(rows, bad, good, lambda chosen: self.reader._replacement_groups(samples[chosen]))
 
-    def read(self, samples: np.ndarray, head: int | None = None) -> Readable:
+    def read(self, samples: np.ndarray, head: int | None = None, seeds: np.ndarray | None = None) -> Readable:
         """Return the samples that can be read, without a record of the others; of files possibly no more than the first ``head`` bytes."""
         rows = np.arange(len(samples))
         while len(rows):
             try:
                 with using(self.reader._url_limits):
-                    request = self.reader.start(samples[rows]) if head is None else self.reader.start_heads(samples[rows], head)
+                    chosen = None if seeds is None else seeds[rows]
+                    request = start(self.reader, samples[rows], chosen) if head is None else self.reader.start_heads(samples[rows], head)
                     return Readable(self.reader.finish(request, samples[rows]), rows)
             except UnreadableSamples as bad:
                 if self.raises:

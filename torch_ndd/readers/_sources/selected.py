@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import torch
 from torch.utils.data import ConcatDataset, Subset
+from typing_extensions import override
 
 from ..._core.work.bad_samples import UnreadableSamples
 from ..._core.work.sources import Sources
 from .._base import Reader
 from .._merge import merge_outputs
+from .._read_ahead import start
 from .._summary import brief
 
 
@@ -69,12 +71,25 @@ class Selected(Reader):
         # Costs of all parts one after the other; `begins` is where those of each part start.
         return np.concatenate(costs)[begins[self._which] + self._numbers]
 
+    @override
+    def _inner_readers(self) -> Sequence[Reader]:
+        return self._parts
+
+    @override
     def start(self, samples: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray, Any]]:
+        return self._start(samples, None)
+
+    @override
+    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray, Any]]:
+        return self._start(samples, seeds)
+
+    def _start(self, samples: np.ndarray, seeds: np.ndarray | None) -> list[tuple[int, np.ndarray, np.ndarray, Any]]:
         which, numbers = self._which[samples], self._numbers[samples]
         started = []
         for part in np.unique(which).tolist():
             places = np.flatnonzero(which == part)
-            started.append((part, places, numbers[places], self._parts[part].start(numbers[places])))
+            request = start(self._parts[part], numbers[places], None if seeds is None else seeds[places])
+            started.append((part, places, numbers[places], request))
         return started
 
     def finish(self, request: list[tuple[int, np.ndarray, np.ndarray, Any]], samples: np.ndarray) -> Any:

@@ -5,8 +5,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+import numpy as np
+
+from ..._core.context.rng import RNG, using_rng
 from ..._core.context.states import check_state, equal, keys, row, whole
 from .._sample_source import Collated
+from .._seeds import compute_seeds
+from ..dataset._generators import seed_shared_generators
 from ..dataset._items import collate_outputs, prepare_item
 from ..dataset._worker_processes import Context, Processes, WorkerFailure, check_context, describe_error
 from .external_source import ExternalSource
@@ -26,6 +31,8 @@ class Stream:
     _op = "DataLoader"
     max_batch_size: int | None = None
     num_shards, shard_id = 1, 0
+    draw_seed = 0
+    """The seed of the random numbers that the source draws, from the loader."""
 
     def __init__(self) -> None:
         self._epoch = self._taken = 0  # by this shard, as if all batches were full
@@ -87,25 +94,33 @@ class Stream:
     def count_batches_left(self, batch_size: int | None, drop_last: bool = False) -> int:
         return self.count_batches(batch_size, drop_last)
 
+    def reads_here(self) -> bool:
+        return False
+
     def describe_bottleneck(self) -> tuple[str, str]:
         return "its source", "make the source faster, or give it random access (__getitem__ and __len__), so that items are loaded in parallel"
 
 
 class Numbered:
-    """Items of an iterable by (epoch, number), in ascending order. An earlier number begins a new iteration, a later one drops items."""
+    """Items of an iterable by (epoch, number), in ascending order. An earlier number begins a new iteration, a later one drops items.
 
-    def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
+    Each iteration begins with the same random numbers, whatever items are wanted: all shards see one order, and a restored position the items before.
+    With ``owns_process`` also those of the generators that all threads share.
+    """
+
+    def __init__(self, dataset: Any, owns_process: bool = False) -> None:
+        self._dataset, self._owns_process = dataset, owns_process
+        self._rng = RNG(0)
         self._items: Iterator[Any] | None = None
         self._at = (-1, 0)
 
-    def __getitem__(self, key: tuple[int, int, int, int]) -> list[Any]:
-        """Return up to ``count`` items ``(epoch, first, step, count)``, :class:`Ended` behind the last one, and fewer where a later one fails."""
-        epoch, first, step, count = key
+    def __getitem__(self, key: tuple[int, int, int, int, int]) -> list[Any]:
+        """Return up to ``count`` items ``(epoch, first, step, count, seed)``, then :class:`Ended` at the end; fewer where a later one fails."""
+        epoch, first, step, count, seed = key
         items: list[Any] = []
         for number in range(first, first + step * count, step):
             try:
-                items.append(self._item(epoch, number))
+                items.append(self._item(epoch, number, seed))
             except Exception:
                 if not items:
                     raise
@@ -114,9 +129,20 @@ class Numbered:
                 break
         return items
 
-    def _item(self, epoch: int, number: int) -> Any:
+    def _item(self, epoch: int, number: int, seed: int) -> Any:
         # Iterables cannot go back, so an earlier item begins a new iteration.
-        if self._items is None or epoch != self._at[0] or number < self._at[1]:
+        begins = self._items is None or epoch != self._at[0] or number < self._at[1]
+        if begins:
+            self._rng = RNG(seed)
+            if self._owns_process:
+                seed_shared_generators(seed)
+        # Of its own, because the generator of a batch is elsewhere when a restored position is reached.
+        rng = self._rng
+        with using_rng(rng, lambda: rng):
+            return self._take(epoch, number, begins)
+
+    def _take(self, epoch: int, number: int, begins: bool) -> Any:
+        if begins:
             if hasattr(self._dataset, "set_epoch"):
                 self._dataset.set_epoch(epoch)
             self._items, self._at = iter(self._dataset), (epoch, 0)
@@ -137,7 +163,7 @@ class Numbered:
         return item
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_dataset": self._dataset, "_items": None, "_at": (-1, 0)}
+        return {"_dataset": self._dataset, "_owns_process": self._owns_process, "_rng": RNG(0), "_items": None, "_at": (-1, 0)}
 
 
 class Ended:
@@ -169,20 +195,22 @@ class IterableReader(Stream):
 
     def _take(self, number: int, count: int) -> list[Any]:
         """Return items of this shard from ``number`` on: one, or of a process up to ``count``, because a message takes 0.1 ms."""
+        seed = int(compute_seeds(self.draw_seed, self._epoch, np.zeros(1, np.int64)).view(np.uint64)[0])
         try:
             # Started with the first item: a loader that is only constructed needs no process.
             if self._context is not None:
                 if self._processes is None:
-                    self._processes = Processes(self._context, 1, self._items, self._collate is not None, self)
+                    numbered = Numbered(self._dataset, owns_process=True)
+                    self._processes = Processes(self._context, 1, numbered, self._collate is not None, self)
                 try:
-                    return self._processes.item((self._epoch, number, self.num_shards, 1 if self._one_by_one else count))
+                    return self._processes.item((self._epoch, number, self.num_shards, 1 if self._one_by_one else count, seed))
                 except WorkerFailure as error:
                     if error.__cause__ is not None or self._one_by_one or count == 1:
                         raise
                 # One of the items has ended the process, which shows when each has a message.
                 self._one_by_one = True
                 return self._take(number, 1)
-            items = self._items[self._epoch, number, self.num_shards, 1]
+            items = self._items[self._epoch, number, self.num_shards, 1, seed]
             return items if self._collate is not None else [prepare_item(item) for item in items]
         except WorkerFailure as error:
             raise RuntimeError(f"{self._op}: sample {number}: {error}") from (error.__cause__ or error)

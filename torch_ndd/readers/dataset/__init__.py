@@ -3,16 +3,18 @@
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from typing_extensions import Unpack, override
 
 from ..._core.context.device import DeviceLike
+from ..._core.context.rng import follow_samples, using_rng
 from ..._core.process.weak import WeakCall
 from ..._core.process.workers import Workers, is_here
 from ..._core.work.diagnosis import is_loading
@@ -21,11 +23,22 @@ from .._may_be_empty import MayBeEmpty
 from .._options import LoaderOptions
 from .._order import Order
 from .._sample_source import Collated
+from .._seeds import compute_seeds
 from .._threads import READING_THREADS, ThreadedReader
 from ._activity import Activity
-from ._items import Failed, Rows, find_table, first_sample, needs_preparation, prepare_item, resolve_subsets, take_rows
+from ._generators import follow_with_shared, keep_shared_generators
+from ._items import Failed, Rows, find_table, first_sample, may_draw, needs_preparation, prepare_item, resolve_subsets, take_rows
 from ._requests import ItemRequest, Pace, PaceOfProcesses, check_items, choose_size, collate_items, read_each
 from ._worker_processes import Context, Processes, check_context
+
+
+class _Request(NamedTuple):
+    """A batch that is being read."""
+
+    wait: Callable[[], list[Any]]
+    """Waits for the items, or reads them if there are no threads."""
+    seeds: np.ndarray | None
+    """Of what each item draws."""
 
 
 class Dataset(MayBeEmpty, ThreadedReader):
@@ -40,9 +53,13 @@ class Dataset(MayBeEmpty, ThreadedReader):
     releases the GIL (decoding, NumPy, torch, files). One that does not is called in processes: ``multiprocessing_context="fork"`` or ``"spawn"``.
     A data set with ``__getitems__`` (those of Hugging Face) is called with lists of indices instead, those of a batch or a part for each thread; in
     processes it is not.
-    Random numbers that it draws itself are not part of the reader's state. Threads draw them in any order, and processes others in each run, whatever
-    the seed; ``num_workers=0`` or an augmentation in the loader's function repeats them. The data set may change between epochs, also in size:
-    nothing of an epoch is read before it begins. Without items a loop over the reader yields nothing, as in torch.
+    Random numbers that it draws follow from the seed, that of the loader if there is one, the epoch and the place of the item: with any number of
+    processes, after a resume, and other ones where an index is repeated. In processes and with ``num_workers=0`` this holds for ``random``, NumPy
+    and torch (CPU); on threads, which share these generators, only for :mod:`torch_ndd.random` and for operators. Items of a call of
+    ``__getitems__`` share the numbers of the first.
+
+    The data set may change between epochs, also in size: nothing of an epoch is read before it begins. Without items a loop over the reader yields
+    nothing, as in torch.
 
     Args:
         dataset: the data set.
@@ -52,7 +69,7 @@ class Dataset(MayBeEmpty, ThreadedReader):
         multiprocessing_context: ``"fork"``, ``"spawn"``, ``"forkserver"`` or a context of ``multiprocessing``: call ``__getitem__`` in processes.
         persistent_workers: keep the processes, and their copies of the data set, for the next epoch. By default each epoch has new ones, which see
             what has changed in the data set.
-        num_workers: number of threads or processes. 0 calls it on the thread that reads, one item after the other.
+        num_workers: number of threads or processes. 0 calls it on the thread that reads, one item after the other; of a loader the program's own.
         sampler: an iterable of indices with ``__len__``, like those of ``torch.utils.data``. It is iterated over once per epoch, after
             ``set_epoch(epoch)`` if it has that; a ``generator`` of its own is seeded with the reader's seed and the epoch, so that an epoch resumes.
         **loader: Sharding, shuffling, padding, read-ahead and bad samples, see :class:`LoaderOptions`.
@@ -205,15 +222,15 @@ class Dataset(MayBeEmpty, ThreadedReader):
     def _read(self, sample: int) -> Any:
         return prepare_item(self._dataset[sample])
 
-    def _read_alone(self, samples: list[int]) -> list[Any]:
+    def _read_alone(self, samples: Iterable[int]) -> list[Any]:
         """Return what :meth:`_read_piece` does, from a call for each item."""
-        read = self._dataset.__getitem__  # bound once: 64 quick items take 3 us, with operator.getitem 5
+        read, samples = self._dataset.__getitem__, iter(samples)  # bound once: 64 quick items take 3 us, with operator.getitem 5
         if self._collate is not None:
             return read_each(read, samples)
-        first = read_each(read, samples[:1])
+        first = read_each(read, itertools.islice(samples, 1))
         # What an item is converted from, such as a picture of PIL, is not kept until all of them were read.
         read = self._read if self._prepares(first) else read
-        return self._prepare(first) + read_each(read, samples[1:])
+        return self._prepare(first) + read_each(read, samples)
 
     def _prepares(self, items: list[Any]) -> bool:
         """Return whether items must be prepared here; the first one shows it, and :func:`collate_items` prepares others that turn up."""
@@ -222,16 +239,28 @@ class Dataset(MayBeEmpty, ThreadedReader):
     def _prepare(self, items: list[Any]) -> list[Any]:
         return read_each(prepare_item, items) if self._prepares(items) else items
 
-    def _read_piece(self, samples: list[int]) -> list[Any]:
+    def _read_piece(self, samples: list[int], seeds: list[int] | None = None) -> list[Any]:
         """Return the items of some samples, with :class:`Failed` in place of those that cannot be read."""
-        if not self.reads_together:
+        if self._processes is not None and not self.reads_together:
             # Each process has a thread that waits for it; the items are prepared there.
-            return self._read_alone(samples) if self._processes is None else self._processes.items(samples)
+            return self._processes.items(samples, seeds)
+        if seeds is None:
+            return self._read_together(samples, samples) if self.reads_together else self._read_alone(samples)
+        is_here = self._reads_inline()
+        # Generators that all threads share are seeded only where none of them can draw meanwhile.
+        with using_rng(), keep_shared_generators() if is_here else nullcontext():
+            following = (follow_with_shared if is_here else follow_samples)(samples, seeds)
+            return self._read_together(samples, following) if self.reads_together else self._read_alone(following)
+
+    def _read_together(self, samples: list[int], following: Iterable[int]) -> list[Any]:
+        """Return what :meth:`_read_piece` does, from one call for all items, or if that fails from a call for each of those that follow."""
+        following = iter(following)
+        first = next(following, None)  # whose seed is that of the call
         try:
             items = self._dataset.__getitems__(samples)
         except Exception:
             # Read one after the other, they show which sample is bad.
-            return self._read_alone(samples)
+            return self._read_alone(itertools.chain(() if first is None else (first,), following))
         if len(items) != len(samples):
             error = RuntimeError(f"__getitems__ returned {len(items)} items for {len(samples)} indices")
             return [Failed(error)] * len(samples)
@@ -243,6 +272,14 @@ class Dataset(MayBeEmpty, ThreadedReader):
         :meta private:
         """
         return None if self._reads_inline() else self._pool()
+
+    @override
+    def draws(self) -> bool:
+        return may_draw(self._dataset)
+
+    @override
+    def reads_here(self) -> bool:
+        return self._reads_inline() and self.draws()
 
     @override
     def is_quick(self) -> bool:
@@ -258,24 +295,33 @@ class Dataset(MayBeEmpty, ThreadedReader):
             return self._read_alone(samples.tolist()) if rows is None else rows
 
     @override
-    def start(self, samples: np.ndarray) -> Callable[[], list[Any]]:
-        """Start reading samples. Return a function that waits for the items, or that reads them if there are no threads.
+    def start(self, samples: np.ndarray) -> "_Request":
+        # Without a place in an epoch, what an item draws follows from its number.
+        return self._start(samples, compute_seeds(self._state.seeds[0], -1, samples) if self.draws() else None)
 
-        :meta private:
-        """
+    @override
+    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray) -> "_Request":
+        return self._start(samples, seeds if self.draws() else None)
+
+    def _start(self, samples: np.ndarray, seeds: np.ndarray | None) -> "_Request":
         if self._has_table():
-            return partial(WeakCall(self._read_rows), samples)
+            return _Request(partial(WeakCall(self._read_rows), samples), seeds)
         pool, numbers = self.find_pool(), samples.tolist()
         pace = None if pool is None else self._pace
         size = choose_size(len(numbers), pool, pace, self.reads_together)
         # Requests must not hold the reader that holds them, or its threads and what the data set has open would outlive the loader.
         read = WeakCall(self._read_piece)
-        reads = [partial(read, numbers[begin : begin + size]) for begin in range(0, len(numbers), size)]
-        return ItemRequest(reads, len(numbers), pool, pace, self._activity, self.reads_together, is_loading()).items
+        cuts = [slice(begin, begin + size) for begin in range(0, len(numbers), size)]
+        if seeds is None:
+            reads = [partial(read, numbers[cut]) for cut in cuts]
+        else:
+            words = seeds.view(np.uint64).tolist()
+            reads = [partial(read, numbers[cut], words[cut]) for cut in cuts]
+        return _Request(ItemRequest(reads, len(numbers), pool, pace, self._activity, self.reads_together, is_loading()).items, seeds)
 
     @override
-    def finish(self, request: Callable[[], list[Any]], samples: np.ndarray) -> Any:
-        found = (self.start(samples) if self._is_forked() else request)()
+    def finish(self, request: "_Request", samples: np.ndarray) -> Any:
+        found = (self._start(samples, request.seeds) if self._is_forked() else request).wait()
         if isinstance(found, Rows):
             return found.outputs(Sources(self._source, samples))
         sources = Sources(self._source, samples)

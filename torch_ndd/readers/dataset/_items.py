@@ -232,6 +232,15 @@ def resolve_subsets(dataset: Any, samples: list[int]) -> tuple[Any, list[int]]:
     return dataset, samples
 
 
+# Types whose __getitem__ runs no code of the user.
+_WITHOUT_CODE = (list, tuple, range, np.ndarray, torch.utils.data.TensorDataset)
+
+
+def may_draw(dataset: Any) -> bool:
+    """Return whether the items of a data set may draw random numbers while they are read."""
+    return type(resolve_subsets(dataset, [])[0]) not in _WITHOUT_CODE
+
+
 def find_table(dataset: Any) -> torch.utils.data.TensorDataset | None:
     """Return the ``TensorDataset`` that a data set is, or of which it is a part by ``Subset``. A subclass may read its items in another way."""
     dataset, _ = resolve_subsets(dataset, [])

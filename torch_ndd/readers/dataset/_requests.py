@@ -3,7 +3,7 @@
 
 import itertools
 import time
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import CancelledError, Future
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -237,7 +237,7 @@ class ItemRequest:
         return join_pieces(self._pieces)
 
 
-def read_each(read: Callable[[Any], Any], samples: Sequence[Any]) -> list[Any]:
+def read_each(read: Callable[[Any], Any], samples: Iterable[Any]) -> list[Any]:
     """Return what ``read`` returns for each sample, :class:`Failed` where it raises an Exception."""
     items: list[Any] = []
     left = iter(samples)

@@ -22,9 +22,11 @@ from typing import Any, Literal, get_args
 import numpy as np
 import torch
 
+from ..._core.context.rng import using_rng
 from ..._core.process.fork_locks import new_lock
 from ..._core.process.workers import call_when_freed
 from ..._core.suggestions import check_choice
+from ._generators import follow_with_shared
 from ._items import Failed, prepare_item
 from ._segments import MIN_BYTES, SegmentReader, SegmentWriter, send_segment
 
@@ -182,11 +184,14 @@ class Processes:
             raise found.error
         return found
 
-    def items(self, keys: Sequence[Any]) -> list[Any]:
-        """Return items, computed by an idle process, with a :class:`Failed` WorkerFailure in place of those that it could not deliver."""
+    def items(self, keys: Sequence[Any], seeds: Sequence[int] | None = None) -> list[Any]:
+        """Return items, computed by an idle process, with a :class:`Failed` WorkerFailure in place of those that it could not deliver.
+
+        With ``seeds`` all generators of the process are seeded before each item.
+        """
         number = self._idle.get()
         try:
-            answers = self._answer(number, list(keys))
+            answers = self._answer(number, list(keys), seeds)
         except WorkerFailure as error:
             if len(keys) == 1:
                 return [Failed(error)]
@@ -194,10 +199,11 @@ class Processes:
         finally:
             self._idle.put(number)
         if answers is None:  # one of the items may have ended the process, which shows when each is asked for alone
-            return [item for key in keys for item in self.items([key])]
+            alone = [slice(k, k + 1) for k in range(len(keys))]
+            return [item for part in alone for item in self.items(keys[part], None if seeds is None else seeds[part])]
         return [found if error is None else _describe_failure(*error) for found, error in answers]
 
-    def _answer(self, number: int, keys: list[Any]) -> Any:
+    def _answer(self, number: int, keys: list[Any], seeds: Sequence[int] | None) -> Any:
         while True:
             if self._failed is not None:
                 raise WorkerFailure(self._failed)
@@ -211,7 +217,7 @@ class Processes:
                     connection.recv_bytes()
                     self._served.add(number)
                     self._failed_starts = 0
-                connection.send((keys, self._segments[number].take_freed()))
+                connection.send((keys, seeds, self._segments[number].take_freed()))
                 return _receive(connection, self._segments[number])
             # The process has ended: it was killed, ran out of memory, or crashed in the data set.
             except (EOFError, OSError):
@@ -271,11 +277,12 @@ def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any,
     segments = SegmentWriter()
     while True:
         try:
-            keys, freed = connection.recv()
+            keys, seeds, freed = connection.recv()
         except (EOFError, OSError):
             return
         segments.free(freed)
-        answers = [_compute(dataset, key, raw) for key in keys]
+        with using_rng():
+            answers = [_compute(dataset, key, raw) for key in (keys if seeds is None else follow_with_shared(keys, seeds))]
         try:
             message = _encode(answers)
         except Exception:  # an item that cannot be sent

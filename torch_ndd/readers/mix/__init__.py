@@ -15,6 +15,7 @@ from ..._core.suggestions import check_choice
 from ..._core.values.batch import new_batch
 from ..._core.work.bad_samples import LeftOut, UnreadableSamples
 from ..._core.work.sources import Sources
+from .._base import Reader
 from .._merge import merge_outputs
 from .._options import StepOptions
 from .._order import Position
@@ -289,19 +290,31 @@ class Mix(SharedSteps):
         return isinstance(self._joint, JointItems | JointRows) and self._joint.is_quick()
 
     @override
+    def _inner_readers(self) -> Sequence[Reader]:
+        return [source.reader for source in self._sources]
+
+    @override
     def start(self, samples: np.ndarray) -> "_Request":
+        return self._start(samples, None)
+
+    @override
+    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray) -> "_Request":
+        return self._start(samples, seeds)
+
+    def _start(self, samples: np.ndarray, seeds: np.ndarray | None) -> "_Request":
         which = self._sources_of(samples)
         if self._joint is not None:
             numbers = samples - self._begins[which]
-            return _Request(which, numbers, [], self._joint.start(which, numbers))
+            return _Request(which, numbers, [], self._joint.start(which, numbers, seeds))
         # Stable: the samples of a source are requested in the order in which they are delivered.
         order = np.argsort(which, kind="stable")
-        joint = None if self._reads is None else self._reads.start(which, samples - self._begins[which])
+        joint = None if self._reads is None else self._reads.start(which, samples - self._begins[which], seeds)
         begin, sorted_samples, parts = 0, samples[order], []
         for source, count in enumerate(np.bincount(which).tolist()):
             if count:
                 numbers = sorted_samples[begin : begin + count] - self._begins[source]
-                parts.append((source, numbers, self._sources[source].start(numbers) if self._reads is None else None))
+                part = None if seeds is None else seeds[order[begin : begin + count]]
+                parts.append((source, numbers, self._sources[source].start(numbers, part) if self._reads is None else None))
                 begin += count
         return _Request(which, order, parts, joint)
 

@@ -7,7 +7,7 @@ import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,8 +31,8 @@ class JointFiles:
     def __init__(self, readers: Sequence[File], tables: Sequence[Ranges]) -> None:
         self._readers, self._tables = readers, tables
 
-    def start(self, which: np.ndarray, numbers: np.ndarray) -> Any:
-        """Start to read sample ``numbers[k]`` of source ``which[k]``, for each k."""
+    def start(self, which: np.ndarray, numbers: np.ndarray, seeds: np.ndarray | None = None) -> Any:
+        """Start to read sample ``numbers[k]`` of source ``which[k]``, for each k. Nothing draws from ``seeds``."""
         return start_files(self._tables, which, numbers)
 
     def finish(self, request: Any, which: np.ndarray, numbers: np.ndarray) -> Any:
@@ -46,11 +46,22 @@ class JointFiles:
         return files, self._readers[0]._batch_labels(labels)
 
 
+# Samples of a source, with the seeds of what they draw.
+_Part = tuple[Dataset, list[int], list[int] | None]
+
 # Returns the outputs of the samples from one number to another, whose sources are given. Raises UnreadableSamples.
 TakePart = Callable[[int, int, Sources], Any]
 
 # For each pool of threads the places in the batch of its items, and a function that waits for them.
 Requests = list[tuple[list[int], Callable[[], list[Any]]]]
+
+
+class _Started(NamedTuple):
+    """The requests of a batch, the process whose threads read, and the seeds of what is drawn."""
+
+    process: int
+    requests: Requests
+    seeds: np.ndarray | None
 
 
 class JointItems:
@@ -67,30 +78,31 @@ class JointItems:
         """Return whether the thread that wants a batch reads its items."""
         return self._pace is not None and self._pace.in_turn
 
-    def start(self, which: np.ndarray, numbers: np.ndarray) -> tuple[int, Requests]:
-        """Start to read sample ``numbers[k]`` of source ``which[k]``, for each k. Return the process with the requests."""
+    def start(self, which: np.ndarray, numbers: np.ndarray, seeds: np.ndarray | None = None) -> _Started:
+        """Start to read sample ``numbers[k]`` of source ``which[k]``, for each k. What it draws follows from ``seeds[k]``."""
         order = which.argsort(kind="stable")
         # Lists, because each operation of NumPy on so few numbers takes a microsecond.
         rows, sources, samples = order.tolist(), which[order].tolist(), numbers[order].tolist()
-        by_pool: dict[Workers | None, tuple[list[int], list[tuple[Dataset, list[int]]]]] = {}
+        words = None if seeds is None else seeds[order].view(np.uint64).tolist()
+        by_pool: dict[Workers | None, tuple[list[int], list[_Part]]] = {}
         pool = self._readers[0].find_pool() if self._has_one_pool else None
         for source, begin, end in _split_by_source(sources):
             reader = self._readers[source]
             places, parts = by_pool.setdefault(pool if self._has_one_pool else reader.find_pool(), ([], []))
             places += rows[begin:end]
-            parts.append((reader, samples[begin:end]))
+            parts.append((reader, samples[begin:end], words[begin:end] if words is not None and reader.draws() else None))
         requests: Requests = []
         for pool, (places, parts) in by_pool.items():
             reads = [partial(call_measured, piece) for piece in self._cut_pieces(parts, len(places), pool)]
             requests.append((places, ItemRequest(reads, len(places), pool, self._pace, None, self._calls == {True}, is_loading()).items))
-        return os.getpid(), requests
+        return _Started(os.getpid(), requests, seeds)
 
-    def _cut_pieces(self, parts: list[tuple[Dataset, list[int]]], count: int, pool: Workers | None) -> list[list[MeasuredCall]]:
+    def _cut_pieces(self, parts: list[_Part], count: int, pool: Workers | None) -> list[list[MeasuredCall]]:
         """Return pieces for threads to read, of several sources where each has few samples. Each source measures its own, to find the slow one."""
         sizes = {in_one_call: choose_size(count, pool, self._pace, in_one_call) for in_one_call in self._calls}
         pieces: list[list[MeasuredCall]] = []
         room = 0  # in the latest piece
-        for reader, samples in parts:
+        for reader, samples, words in parts:
             size, begin = sizes[reader.reads_together], 0
             # Each call takes 3 us, so one thread reads the rest of a part with its last piece. Several threads need pieces of one size.
             more = size - 1 if self.is_quick() else 0
@@ -99,27 +111,27 @@ class JointItems:
                     pieces.append([])
                     room = size
                 end = begin + room if len(samples) - begin > room + more else len(samples)
-                pieces[-1].append((reader._activity, reader._read_piece, samples[begin:end]))
+                read = reader._read_piece if words is None else partial(reader._read_piece, seeds=words[begin:end])
+                pieces[-1].append((reader._activity, read, samples[begin:end]))
                 room, begin = room - (end - begin), end
         return pieces
 
-    def finish(self, request: tuple[int, Requests], which: np.ndarray, numbers: np.ndarray) -> Any:
+    def finish(self, request: _Started, which: np.ndarray, numbers: np.ndarray) -> Any:
         """Return the outputs. Raise UnreadableSamples."""
         return collate_items(self._wait(request, which, numbers))
 
-    def split(self, request: tuple[int, Requests], which: np.ndarray, numbers: np.ndarray, order: np.ndarray) -> TakePart:
+    def split(self, request: _Started, which: np.ndarray, numbers: np.ndarray, order: np.ndarray) -> TakePart:
         """Wait for the samples. Return a function for the outputs of a part of them in ``order``, which is of one source."""
         items = self._wait(request, which, numbers)
         items = [items[k] for k in order.tolist()]
         return lambda begin, end, sources: collate_items(items[begin:end], sources)
 
-    def _wait(self, request: tuple[int, Requests], which: np.ndarray, numbers: np.ndarray) -> list[Any]:
+    def _wait(self, request: _Started, which: np.ndarray, numbers: np.ndarray) -> list[Any]:
         """Return the items, or why they cannot be read."""
-        process, requests = request
-        if process != os.getpid():  # a forked child does not have the threads of its parent
-            _, requests = self.start(which, numbers)
+        if request.process != os.getpid():  # a forked child does not have the threads of its parent
+            request = self.start(which, numbers, request.seeds)
         items: list[Any] = [None] * len(which)
-        for rows, wait in requests:
+        for rows, wait in request.requests:
             for row, item in zip(rows, wait(), strict=True):
                 items[row] = item
         return items
@@ -200,7 +212,7 @@ class JointRows:
         """Return whether the thread that wants a batch reads its items."""
         return True
 
-    def start(self, which: np.ndarray, numbers: np.ndarray) -> None:
+    def start(self, which: np.ndarray, numbers: np.ndarray, seeds: np.ndarray | None = None) -> None:
         """Do nothing: :meth:`finish` takes the rows."""
 
     def finish(self, request: None, which: np.ndarray, numbers: np.ndarray) -> Any:
