@@ -103,8 +103,8 @@ class DataLoader:
     """Run ``fn`` on the batches of a reader some batches ahead, and yield its results as torch tensors.
 
     It replaces ``torch.utils.data.DataLoader`` without worker processes: a thread calls ``fn``, whose operators only queue work for native threads
-    (or CUDA streams), which run it while the model runs. The program's thread itself reads items of a data
-    set that take less than handing them over. Each loop over the loader is one epoch with each sample once. A loop begins with its first batch: an
+    (or CUDA streams), which run it while the model runs. The program's thread itself reads items of a data set that take less than handing them over,
+    and those of ``num_workers=0``. Each loop over the loader is one epoch with each sample once. A loop begins with its first batch: an
     unused iterator changes nothing. It may be left at any time; the next one begins the next epoch. Loops at the same time need a loader each;
     threads may share one loop. What changes in a data set between epochs, also its length, is seen by the next one.
 

@@ -69,7 +69,8 @@ class Dataset(MayBeEmpty, ThreadedReader):
         multiprocessing_context: ``"fork"``, ``"spawn"``, ``"forkserver"`` or a context of ``multiprocessing``: call ``__getitem__`` in processes.
         persistent_workers: keep the processes, and their copies of the data set, for the next epoch. By default each epoch has new ones, which see
             what has changed in the data set.
-        num_workers: number of threads or processes. 0 calls it on the thread that reads, one item after the other; of a loader the program's own.
+        num_workers: number of threads or processes. 0 calls it on the thread that reads, one item after the other: in a loader the program's own, if
+            the items may draw random numbers.
         sampler: an iterable of indices with ``__len__``, like those of ``torch.utils.data``. It is iterated over once per epoch, after
             ``set_epoch(epoch)`` if it has that; a ``generator`` of its own is seeded with the reader's seed and the epoch, so that an epoch resumes.
         **loader: Sharding, shuffling, padding, read-ahead and bad samples, see :class:`LoaderOptions`.
