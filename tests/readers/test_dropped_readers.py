@@ -120,6 +120,6 @@ def test_dropped_request_reads_no_further_items() -> None:
     del reader
     go_on.set()
     with pytest.raises(CancelledError):
-        request()
+        request.wait()
     assert reference() is None
     assert read == [0]
