@@ -14,6 +14,7 @@ from ..._core.operators.definition import Operator
 from ..._core.operators.plans import BoundOperator
 from ..._core.values import arithmetic as core_arithmetic
 from ..._core.values.batch import Batch, new_batch
+from ..._core.values.indexing import plain_keys
 from ...ops.shape.reshape import expand_dims
 from ...readers.video._base import VideoReader
 from .errors import wrap_error
@@ -232,8 +233,10 @@ class SubscriptOperation(Operation):
         indices = iter(inputs[1:])
         key = tuple(_fill_nodes(part, indices) for part in self.key)
         try:
+            if len(key) > inputs[0].ndim:  # a Batch takes any number of `:`
+                plain_keys(key, inputs[0].ndim, "sample", IndexError)
             taken = inputs[0].slice[key] if key else inputs[0]
-        except (IndexError, TypeError) as error:  # errors of data are RuntimeErrors, as in DALI
+        except (IndexError, TypeError, ValueError) as error:  # errors of data are RuntimeErrors, as in DALI
             raise RuntimeError(str(error)) from error
         if self.new_axes:
             letters: Any = self.new_letters if taken.layout is not None or not taken.ndim else None
