@@ -259,7 +259,9 @@ class ShapesOperation(PlacedOperation):
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Return the shapes, which are known before the values: nothing is waited for."""
         extents = inputs[0].sample_shapes().contiguous().clone()
-        return on_device((new_batch(extents.to(self.dtype)),), self._target)
+        result = new_batch(extents.to(self.dtype))
+        result.sources = inputs[0].sources
+        return on_device((result,), self._target)
 
 
 class MoveOperation(PlacedOperation):
