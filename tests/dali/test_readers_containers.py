@@ -143,6 +143,8 @@ def test_both_shuffles_give_each_epoch_another_order(tmp_path: Path, kind: str) 
         assert len({tuple(epoch) for epoch in epochs}) == 3
         with pytest.raises(RuntimeError, match="stick_to_shard"):
             read(module, random_shuffle=True, shuffle_after_epoch=True, stick_to_shard=True)
+    by_seeds = [read(ndd, random_shuffle=True, shuffle_after_epoch=True, shuffle_after_epoch_seed=seed)[0] for seed in (111, 999, 111)]
+    assert by_seeds[0] == by_seeds[2] != by_seeds[1]
 
 
 FILES = [

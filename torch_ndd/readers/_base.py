@@ -74,8 +74,9 @@ class Reader(SampleSource):
         self._pad_shards = bool(options.get("pad_shards"))
         self._random_shuffle = bool(options.get("random_shuffle"))
         self._shuffle_after_epoch = bool(options.get("shuffle_after_epoch"))
-        if self._combines_shuffles and self._random_shuffle and not self._stick_to_shard:
-            self._shuffle_after_epoch = False  # random_shuffle already gives all samples a new order in each epoch
+        combines = self._combines_shuffles and self._random_shuffle and self._shuffle_after_epoch and not self._stick_to_shard
+        if combines:
+            self._shuffle_after_epoch = False  # random_shuffle already gives all samples a new order in each epoch, here by both seeds
         self.repeats_on_ranks = options.get("num_shards") is None and (self._random_shuffle or self._shuffle_after_epoch or self._is_for_training)
         self._depth = self._read_int(options, "prefetch_queue_depth", 1)
         self._checkpointing = bool(options.get("enable_checkpointing"))
@@ -87,7 +88,8 @@ class Reader(SampleSource):
         )
         self._max_sample_bytes = max_sample_bytes(self._op, options.get("max_sample_bytes"))
         seed = self._read_int(options, "seed", -1)
-        self._state = State(seeds=(0 if seed == -1 else seed, self._read_int(options, "shuffle_after_epoch_seed", 0)))
+        seed_after_epoch = self._read_int(options, "shuffle_after_epoch_seed", 0)
+        self._state = State(seeds=((0 if seed == -1 else seed) ^ (seed_after_epoch if combines else 0), seed_after_epoch))
         self._errors: deque[BadSample] = deque(maxlen=MAX_ERRORS)
         self._started = False
         self._order: Order | None = None
