@@ -142,9 +142,11 @@ def test_crop_mirror_normalize_of_every_type(layout: str, out: str, window: str)
 def test_padded_channels(out: str, channels: int) -> None:
     data = array("HWC", C=channels)
     assert_near("crop_mirror_normalize", data, "HWC", 1e-5, output_layout=out, pad_output=True, std=[3.0])
-    assert_near(
-        "crop_mirror_normalize", data, "HWC", output_layout=out, pad_output=True, crop=[20, 30], out_of_bounds_policy="pad", fill_values=[3.0]
-    )
+    window = {"crop": [20, 30], "out_of_bounds_policy": "pad"}
+    assert_near("crop_mirror_normalize", data, "HWC", output_layout=out, pad_output=True, fill_values=[3.0], **window)
+    if channels < 5:  # of more channels DALI pads with what is in memory
+        for values in ([3.0 + k for k in range(channels)], [1.0, 2.0, 3.0, 4.0][: 1 << (channels - 1).bit_length()]):
+            assert_near("crop_mirror_normalize", data, "HWC", output_layout=out, pad_output=True, mean=[1.0] * channels, fill_values=values, **window)
 
 
 def test_constant_is_another_name_of_pad() -> None:

@@ -166,6 +166,7 @@ PASTE = {
     "position below 0": raising(RuntimeError, lambda m: m.paste(rgb(m), ratio=2, fill_value=0, paste_x=-0.1)),
     "least size": lambda m: m.paste(rgb(m), ratio=1, fill_value=0, min_canvas_size=4),
     "least size, fraction": lambda m: m.paste(rgb(m), ratio=1, fill_value=0, min_canvas_size=3.7),
+    "least size below 0": raising(RuntimeError, lambda m: m.paste(rgb(m), ratio=1, fill_value=0, min_canvas_size=-1)),
     "two channels": lambda m: m.paste(hwc(m), ratio=1.5, fill_value=[1, 2], n_channels=2),
     "two channels, n_channels 3": raising(RuntimeError, lambda m: m.paste(hwc(m), ratio=1.5, fill_value=[1, 2])),
     "four channels": lambda m: m.paste(m.tensor(np.ones((1, 1, 4), np.uint8)), ratio=2, fill_value=[1, 2, 3, 4], n_channels=4),

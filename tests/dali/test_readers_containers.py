@@ -119,6 +119,34 @@ def test_order_of_mxnet(tmp_path: Path, options: dict[str, Any], raises: Raises 
     assert_same(make, (None, 2), raises, **options)
 
 
+@pytest.mark.parametrize("kind", ["TFRecord", "MXNet", "Webdataset"])
+def test_both_shuffles_give_each_epoch_another_order(tmp_path: Path, kind: str) -> None:
+    """Of DALI's, shuffle_after_epoch shuffles the files, and random_shuffle the samples."""
+    records = [str(write_tfrecord(tmp_path / f"{k}.tfrecord", [{"label": ints([8 * k + i])} for i in range(8)])) for k in range(3)]
+    images = str(write_recordio(tmp_path / "a.rec", [(float(i), b"x") for i in range(24)]))
+    archives = [str(write_tar(tmp_path / f"{k}.tar", [(f"{i}.cls", bytes([8 * k + i])) for i in range(8)])) for k in range(3)]
+
+    def read(module: ModuleType, **options: Any) -> list[list[int]]:
+        features = {"label": tf(module).FixedLenFeature([1], tf(module).int64, -1)}
+        indices = [path.replace(".tfrecord", ".idx") for path in records]
+        reader = {
+            "TFRecord": lambda: module.readers.TFRecord(path=records, index_path=indices, features=features, **options),
+            "MXNet": lambda: module.readers.MXNet(path=images, index_path=images.replace(".rec", ".idx"), **options),
+            "Webdataset": lambda: module.readers.Webdataset(paths=archives, ext=["cls"], **options),
+        }[kind]()
+        epochs = [[sample["label"] if kind == "TFRecord" else sample[-1] for sample in reader.next_epoch()] for _ in range(3)]
+        return [[int(np.asarray(value).ravel()[0]) for value in epoch] for epoch in epochs]
+
+    for module in (ndd, importlib.import_module("nvidia.dali.experimental.dynamic")):
+        epochs = read(module, random_shuffle=True, shuffle_after_epoch=True, seed=3)
+        assert [sorted(epoch) for epoch in epochs] == [[*range(24)]] * 3
+        assert len({tuple(epoch) for epoch in epochs}) == 3
+        with pytest.raises(RuntimeError, match="stick_to_shard"):
+            read(module, random_shuffle=True, shuffle_after_epoch=True, stick_to_shard=True)
+    by_seeds = [read(ndd, random_shuffle=True, shuffle_after_epoch=True, shuffle_after_epoch_seed=seed)[0] for seed in (111, 999, 111)]
+    assert by_seeds[0] == by_seeds[2] != by_seeds[1]
+
+
 FILES = [
     ("d", None), ("d/1.jpg", b"J1"), ("d/1.cls", b"0"), ("d/2.JPG", b"J2"), ("d/2.cls", b"11"), ("d/3.png", b"P3"), ("d/3.jpg", b"J3"),
     ("d/4.cls", b"4"), ("noext", b"n"), ("5.seg.png", b"s5"), ("5.png", b"p5"), ("5.jpg", b"j5"), ("6.jpg", b"a"), ("7.cls", b"7"),

@@ -9,7 +9,9 @@ import pytest
 from _dali import assert_same, evaluate
 from _raises import Raises, raising
 
-import torch_ndd as ndd
+dali = pytest.importorskip("nvidia.dali.experimental.dynamic")
+
+import torch_ndd as ndd  # noqa: E402
 
 A = np.arange(12, dtype=np.uint8).reshape(3, 4)
 V = np.arange(10, dtype=np.uint8)
@@ -215,3 +217,48 @@ PADS = {
 @pytest.mark.parametrize("program", PADS.values(), ids=PADS)
 def test_arguments_of_pad(program: Any, raises: Raises | None) -> None:
     assert_same(program, raises=raises)
+
+
+def axes_of_each_sample() -> tuple[list[np.ndarray], list[np.ndarray], list[int]]:
+    """Return images, different numbers of axes for them, and how many each names; none are all."""
+    generator = np.random.default_rng(1)
+    images = [generator.integers(0, 255, generator.integers(6, 10, 3)).astype(np.uint8) for _ in range(6)]
+    axes = [np.array(numbers, np.int32) for numbers in ([0], [1, 2], [-1], [2, 0, 1], [1], [])]
+    return images, axes, [len(numbers) or 3 for numbers in axes]
+
+
+@pytest.mark.parametrize("begin", ["start", "rel_start"])
+@pytest.mark.parametrize("end", ["shape", "rel_shape", "end", None])
+def test_slice_of_samples_with_different_numbers_of_axes(begin: str, end: str | None) -> None:
+    images, axes, counts = axes_of_each_sample()
+    numbers = {"start": np.int32(1), "rel_start": np.float32(0.3), "shape": np.int32(4), "rel_shape": np.float32(0.6), "end": np.int32(5)}
+
+    def run(module: Any) -> list[np.ndarray]:
+        limits = {name: module.batch([np.full(count, numbers[name]) for count in counts]) for name in (begin, end) if name}
+        return [np.asarray(t) for t in module.slice(module.batch(images), axes=module.batch(axes), **limits).evaluate().tensors]
+
+    for ours, theirs in zip(run(ndd), run(dali), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("names", [(), ("shape",), ("align",), ("shape", "align")])
+def test_pad_of_samples_with_different_numbers_of_axes(names: tuple[str, ...]) -> None:
+    images, axes, counts = axes_of_each_sample()
+
+    def run(module: Any) -> list[np.ndarray]:
+        sizes = {name: module.batch([np.arange(count, dtype=np.int32) * 5 + 3 for count in counts]) for name in names}
+        return [np.asarray(t) for t in module.pad(module.batch(images), axes=module.batch(axes), **sizes).evaluate().tensors]
+
+    for ours, theirs in zip(run(ndd), run(dali), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("operator", ["slice", "pad"])
+@pytest.mark.parametrize("counts", [(1, 2), (2, 3)])
+def test_limits_must_have_a_value_for_each_axis_of_a_sample(operator: str, counts: tuple[int, int]) -> None:
+    for module in (ndd, dali):
+        images, shape = module.batch([np.zeros((5, 6, 7), np.uint8)] * 2), module.batch([np.full(count, 4, np.int32) for count in counts])
+        with pytest.raises(RuntimeError) as raised:
+            getattr(module, operator)(images, shape=shape, axes=[0, 1]).evaluate()
+        if module is ndd:
+            assert "'shape' must have 2 values, one for each axis" in str(raised.value)

@@ -99,6 +99,24 @@ def test_canvas_size_of_volumes() -> None:
     assert ours == theirs
 
 
+@pytest.mark.parametrize("layout", ["FHWC", "FDHWC"])
+def test_canvas_of_frames_has_the_parity_of_most(layout: str) -> None:
+    generator = np.random.default_rng(9)
+    counts = generator.integers(1, 7, 60)
+    options = {"angle": [generator.uniform(-180, 180, n).astype(np.float32) for n in counts]}
+    if layout == "FDHWC":
+        options["axis"] = [generator.normal(size=(n, 3)).astype(np.float32) for n in counts]
+    videos = [np.zeros((n, *generator.integers(1, 14, len(layout) - 2), 1), np.uint8) for n in counts]
+    ours, theirs = (
+        [
+            tuple(t.shape)
+            for t in m.rotate(m.batch(videos, layout=layout), **{k: m.per_frame(m.batch(v)) for k, v in options.items()}).evaluate().tensors
+        ]
+        for m in (ndd, dali)
+    )
+    assert ours == theirs
+
+
 def test_angles_per_frame() -> None:
     video = image((3, 20, 31, 3))
     assert_close(*rotate(video, "FHWC", angle=25.0), integer=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tensors of pipelines under another name that programs import, and the memory that is cached for later results.
+"""The tensors of pipelines under another name that programs import, the GPUs, and the memory that is cached for later results.
 
 The growth factors and the shrink threshold of DALI's buffers are checked and stored, and have no effect: there are no such buffers.
 """
@@ -7,14 +7,15 @@ The growth factors and the shrink threshold of DALI's buffers are checked and st
 import torch
 
 from .._core import native
-from .._core.context.device import gpu_count
+from .._core.context.device import Device, cuda_problem, gpu_count
 from .tensors import TensorCPU, TensorGPU, TensorListCPU, TensorListGPU
 
 # fmt: off
 __all__ = [
-    "GetDeviceBufferGrowthFactor", "GetHostBufferGrowthFactor", "GetHostBufferShrinkThreshold", "PreallocateDeviceMemory",
-    "PreallocatePinnedMemory", "ReleaseUnusedMemory", "RestrictPinnedMemUsage", "SetBufferGrowthFactor", "SetDeviceBufferGrowthFactor",
-    "SetHostBufferGrowthFactor", "SetHostBufferShrinkThreshold", "TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU",
+    "GetCUDACurrentDevice", "GetCUDADeviceCount", "GetDeviceBufferGrowthFactor", "GetHostBufferGrowthFactor",
+    "GetHostBufferShrinkThreshold", "PreallocateDeviceMemory", "PreallocatePinnedMemory", "ReleaseUnusedMemory", "RestrictPinnedMemUsage",
+    "SetBufferGrowthFactor", "SetCUDACurrentDevice", "SetDeviceBufferGrowthFactor", "SetHostBufferGrowthFactor",
+    "SetHostBufferShrinkThreshold", "TensorCPU", "TensorGPU", "TensorListCPU", "TensorListGPU",
 ]
 # fmt: on
 
@@ -25,6 +26,26 @@ def _cuda_version() -> int:
 
 
 __cuda_version__ = _cuda_version()  # of torch: 13000 is 13.0, 0 none
+
+
+def GetCUDADeviceCount() -> int:
+    """Return how many GPUs this process can use."""
+    return gpu_count()
+
+
+def GetCUDACurrentDevice() -> int:
+    """Return the number of CUDA's current device. Raise RuntimeError without a GPU."""
+    if (problem := cuda_problem()) is not None:
+        raise RuntimeError(f"GetCUDACurrentDevice: no GPU can be used: {problem}")
+    return torch.cuda.current_device()
+
+
+def SetCUDACurrentDevice(device_id: int) -> None:
+    """Make a GPU CUDA's current device in this thread, as ``torch.cuda.set_device`` does. Raise RuntimeError if there is none of this number."""
+    try:
+        torch.cuda.set_device(Device("gpu", device_id).device_id)
+    except ValueError as error:
+        raise RuntimeError(f"SetCUDACurrentDevice: {error}") from None
 
 
 def RestrictPinnedMemUsage() -> bool:

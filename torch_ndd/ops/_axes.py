@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from .._core.native.tracing import is_compiling
+from .._core.operators.arguments import NO_VALUE
 from .._core.values.batch import Batch
 
 # Layouts assumed for arrays without one when axes are given as letters.
@@ -52,7 +53,8 @@ def axes_of_samples(op: str, axes: Any, axis_names: Any, layout: str, ndim: int)
     if isinstance(axes, torch.Tensor):
         if is_compiling():
             raise TypeError(f"{op}: axes must be numbers under torch.compile, not a Tensor or a Batch")
-        axes_per_sample = [numbered_axes(op, row, ndim) for row in axes.reshape(len(axes), -1).tolist()]
+        table = axes.reshape(len(axes), axes.numel() // max(1, len(axes))).tolist()
+        axes_per_sample = [numbered_axes(op, [axis for axis in row if axis != NO_VALUE], ndim) for row in table]
         # Usually all samples name the same axes, and one row of arguments serves the kernel.
         return axes_per_sample[:1] if all(row == axes_per_sample[0] for row in axes_per_sample) else axes_per_sample
     axes_per_sample = [numbered_axes(op, axes, ndim)]

@@ -50,6 +50,7 @@ class Reader(SampleSource):
 
     _option_names: ClassVar[frozenset[str]] = frozenset(LoaderOptions.__annotations__)  # of __init__; __init_subclass__ finds them
     _is_for_training: ClassVar[bool] = False  # whatever its order
+    _combines_shuffles: ClassVar[bool] = False  # takes random_shuffle and shuffle_after_epoch together, like DALI's
     _needs: Mapping[str, str | bytes | None] = {}  # paths that must exist, by argument
 
     def __init__(self, max_batch_size: int | None, device: DeviceLike, options: Mapping[str, Any]) -> None:
@@ -73,6 +74,9 @@ class Reader(SampleSource):
         self._pad_shards = bool(options.get("pad_shards"))
         self._random_shuffle = bool(options.get("random_shuffle"))
         self._shuffle_after_epoch = bool(options.get("shuffle_after_epoch"))
+        combines = self._combines_shuffles and self._random_shuffle and self._shuffle_after_epoch and not self._stick_to_shard
+        if combines:
+            self._shuffle_after_epoch = False  # random_shuffle already gives all samples a new order in each epoch, here by both seeds
         self.repeats_on_ranks = options.get("num_shards") is None and (self._random_shuffle or self._shuffle_after_epoch or self._is_for_training)
         self._depth = self._read_int(options, "prefetch_queue_depth", 1)
         self._checkpointing = bool(options.get("enable_checkpointing"))
@@ -84,7 +88,8 @@ class Reader(SampleSource):
         )
         self._max_sample_bytes = max_sample_bytes(self._op, options.get("max_sample_bytes"))
         seed = self._read_int(options, "seed", -1)
-        self._state = State(seeds=(0 if seed == -1 else seed, self._read_int(options, "shuffle_after_epoch_seed", 0)))
+        seed_after_epoch = self._read_int(options, "shuffle_after_epoch_seed", 0)
+        self._state = State(seeds=((0 if seed == -1 else seed) ^ (seed_after_epoch if combines else 0), seed_after_epoch))
         self._errors: deque[BadSample] = deque(maxlen=MAX_ERRORS)
         self._started = False
         self._order: Order | None = None
@@ -201,7 +206,7 @@ class Reader(SampleSource):
     def _build_order(self) -> Order:
         if self._order is not None:
             return self._order
-        for other, enabled in (("random_shuffle", self._random_shuffle), ("stick_to_shard", self._stick_to_shard)):
+        for other, enabled in (("stick_to_shard", self._stick_to_shard), ("random_shuffle", self._random_shuffle)):
             if self._shuffle_after_epoch and enabled:
                 raise RuntimeError(f"{self._op}: shuffle_after_epoch and {other} exclude each other")
         if not 1 <= self._depth <= MAX_AHEAD:

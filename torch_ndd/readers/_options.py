@@ -51,7 +51,8 @@ class LoaderOptions(StepOptions, total=False):
       The last batch of a loop over a reader or a loader is not filled.
     - ``random_shuffle``: deliver the samples in random order, a new permutation of the whole data set, whatever its size, in each epoch.
     - ``seed``: seed of that order; readers without one have the same order. A state fits other numbers of ranks if all ranks have the same seed.
-    - ``shuffle_after_epoch``, ``shuffle_after_epoch_seed``: the same for readers that keep their shard number.
+    - ``shuffle_after_epoch``, ``shuffle_after_epoch_seed``: the same for readers that keep their shard number. Webdataset, TFRecord and MXNet take it
+      with ``random_shuffle`` too, whose order then follows from both seeds.
     - ``prefetch_queue_depth``: number of batches to read ahead.
     - ``enable_checkpointing``: allow ``get_state``. ``state_dict`` does not need it.
     - ``on_error``: what to do with a sample that cannot be read. ``"raise"``: raise RuntimeError. ``"skip"``: continue with the following samples, so

@@ -39,6 +39,8 @@ class MXNet(Reader):
     >>> reader = MXNet(path=["train.rec"], index_path=["train.idx"], num_shards=2, shard_id=1)
     """
 
+    _combines_shuffles = True
+
     def __init__(
         self,
         max_batch_size: int | None = None,

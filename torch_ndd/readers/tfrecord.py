@@ -49,6 +49,8 @@ class TFRecord(Reader):
     >>> reader = TFRecord(path=["train.tfrecord"], features=features, random_shuffle=True)
     """
 
+    _combines_shuffles = True
+
     def __init__(
         self,
         max_batch_size: int | None = None,

@@ -22,7 +22,7 @@ struct PasteArguments {
 bool paste_sample(const PasteArguments& arguments, int64_t i, const int64_t* extents, int64_t* starts, int64_t* canvas) {
   const double ratio = single(arguments.ratio(i)), least = single(arguments.min_canvas_size(i));
   const double positions[] = {single(arguments.paste_y(i)), single(arguments.paste_x(i))};
-  if (!(ratio >= 1 && ratio < 2147483648.0) || !(std::abs(least) < 2147483648.0)) return false;
+  if (!(ratio >= 1 && ratio < 2147483648.0) || !(least >= 0 && least < 2147483648.0)) return false;
   for (int d = 0; d < 2; ++d) {
     const double extent = std::max(single(ratio * static_cast<double>(extents[d])), least);
     if (!(positions[d] >= 0 && positions[d] <= 1) || !(extent < kMaxExtent)) return false;

@@ -38,13 +38,14 @@ void crop_mirror_normalize(const Tensor& input, const MaybeTensor& input_shapes,
     const int64_t channels = from[order[channel]], padded = to[channel];
     means.check(i, channels);
     deviations.check(i, channels);
-    // Fill values count the output's channels, means those of the image.
-    if (pad) window.fill.check(i, padded);
+    // Fill values count the output's channels, or like means those of the image: then what pads them is zero.
+    const bool fills_image = channels != 1 && window.fill.count() == channels;
+    if (pad && !fills_image) window.fill.check(i, padded);
     slice.channel = channel;
     slice.channels = static_cast<int64_t>(batch.channels.size());
     slice.copies = same_type;
     for (int64_t c = 0; c < padded; ++c) {
-      const float fill = pad ? window.fill(i, c) : 0.0f;
+      const float fill = pad && (c < channels || !fills_image) ? window.fill(i, c) : 0.0f;
       // (in - mean) * factor + offset for each channel.
       batch.channels.push_back(c < channels ? Channel{means(i, c), factor / deviations(i, c), offset, fill} : Channel{0.0f, 1.0f, 0.0f, fill});
       slice.copies = slice.copies && batch.channels.back().identity();

@@ -36,6 +36,7 @@ class PerChannel {
   }
 
   bool single() const { return values_.cols() == 1; }
+  int64_t count() const { return values_.cols(); }
 
  private:
   std::string op_;

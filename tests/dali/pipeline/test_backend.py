@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of ``backend`` for memory: compared with DALI where that needs no GPU."""
+"""Functions of ``backend`` for GPUs and memory: compared with DALI where that needs no GPU."""
 
 from typing import Any
 
 import pytest
+import torch
 from _pipelines import both, sub
 from _raises import Raises, raising
 
@@ -53,6 +54,23 @@ def test_unused_memory_is_released() -> None:
     assert native.release_idle_memory() >= 8 << 20
     assert native.release_idle_memory() == 0
     assert int(ndd.reductions.sum(kept).cpu().torch()) == 0
+
+
+def test_gpus_are_counted_and_chosen() -> None:
+    """Without a GPU there is none to choose; that is an error, as in DALI."""
+    count = backend.GetCUDADeviceCount()
+    assert count == torch.cuda.device_count()
+    if count:
+        backend.SetCUDACurrentDevice(count - 1)
+        assert backend.GetCUDACurrentDevice() == count - 1
+        backend.SetCUDACurrentDevice(0)
+        assert backend.GetCUDACurrentDevice() == 0
+    else:
+        both(lambda dali: sub(dali, "backend").GetCUDACurrentDevice(), raises=RuntimeError)
+        both(lambda dali: sub(dali, "backend").SetCUDACurrentDevice(0), raises=RuntimeError)
+    for number in (-1, count):
+        with pytest.raises(RuntimeError, match=f"Invalid device id {number}"):
+            backend.SetCUDACurrentDevice(number)
 
 
 def test_memory_is_taken_ahead() -> None:

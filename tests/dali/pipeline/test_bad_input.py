@@ -58,6 +58,8 @@ GRAPHS: dict[str, Callable[[Any], Any]] = {
     "too few outputs of a source": lambda fn: tuple(fn.external_source(lambda: [ONES], num_outputs=2)),
     "an index outside": lambda fn: batches(fn, ONES)[5],
     "too many indices": lambda fn: batches(fn, ONES)[0, 0, 0],
+    "too many slices that take everything": lambda fn: batches(fn, ONES)[:, :],
+    "a slice with a step of zero": lambda fn: batches(fn, ONES)[::0],
     "files that are not images": lambda fn: fn.decoders.image(batches(fn, *[np.zeros((2, 9), np.uint8)] * 2)),
     "a Python function that raises": lambda fn: fn.python_function(batches(fn, ONES, ONES), function=failing),
     "a Python function of a number": lambda fn: fn.python_function(batches(fn, ONES, ONES), function=lambda _: 1),

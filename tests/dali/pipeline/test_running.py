@@ -183,8 +183,8 @@ def test_videos_that_are_fed(policy, stored):
         if stored:
             pipe = dali.Pipeline.deserialize(pipe.serialize())
         pipe.build()
-        for file in files:
-            pipe.feed_input("video", file[None])
+        for file in (files[0][None], files[1][None, None], [files[2]]):  # the sample may have any shape
+            pipe.feed_input("video", file)
         found = []
         for _ in range(5):
             value = pipe.run()[0]  # a loaded pipeline of DALI's writes over it in the next run

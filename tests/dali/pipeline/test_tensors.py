@@ -301,3 +301,22 @@ def test_source_info(tmp_path):
         return define().run()[0][0].source_info()
 
     both(program, raises=TypeError)
+
+
+def test_results_keep_the_source_info_of_their_input(tmp_path):
+    for name in ("a.bin", "b.bin"):
+        (tmp_path / name).write_bytes(b"abc")
+
+    def program(dali):
+        fn = dali.fn
+
+        @dali.pipeline_def(batch_size=2, num_threads=1, device_id=None)
+        def define():
+            data, _ = fn.readers.file(files=[str(tmp_path / name) for name in ("a.bin", "b.bin")])
+            two = fn.python_function(data, function=lambda x: (x, x[:1]), num_outputs=2)
+            results = (data, data + 1, data[0], data.shape(), *two, fn.python_function(data, function=lambda x: x, batch_processing=True))
+            return tuple(fn.get_property(result, key="source_info") for result in results)
+
+        return [[bytes(value.at(i)) for i in range(2)] for value in define().run()]
+
+    assert len({str(names) for names in both(program)}) == 1

@@ -272,7 +272,7 @@ def test_errors_at_the_call(operator: str, arguments: dict[str, object], message
         ({"mean": [1.0, 2.0]}, "'mean' has 2 values"),
         ({"std": [1.0] * 4}, "'std' has 4 values"),
         ({"output_layout": "FCHW"}, 'output_layout="FCHW" is not a permutation of the input layout "HWC"'),
-        ({"pad_output": True, "out_of_bounds_policy": "pad", "fill_values": [1, 2, 3]}, "'fill_values' has 3 values, but there are 4 channels"),
+        ({"pad_output": True, "out_of_bounds_policy": "pad", "fill_values": [1, 2]}, "'fill_values' has 2 values, but there are 4 channels"),
     ],
 )
 def test_errors_of_normalize(arguments: dict[str, object], message: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from ..._core.operators.call import first_sources
 from ..._core.process import workers
 from ..._core.values.batch import Batch, as_batch
 from .._graph.errors import UnknownArgumentError
@@ -60,6 +61,8 @@ class FunctionOperation(PlacedOperation):
                 raise RuntimeError("the program is ending")
             outputs = [[row[k] for row in rows] for k in range(len(self.outputs))]  # by output, not by sample
         batches = [self._import_output(values, k, size) for k, values in enumerate(outputs)]
+        for batch in batches:
+            batch.sources = first_sources(inputs)
         return on_device(batches, self._target)
 
     def _call_function(self, arguments: Sequence[Any]) -> Any:

@@ -47,9 +47,9 @@ class VideoInputOperation(Operation):
     def feed(self, data: Any, layout: str | None = None, **hints: Any) -> None:
         """Queue a video: a batch of one sample, the bytes of the file."""
         video = import_batch(self.title, data, self._size, share=False)
-        if video.batch_size < 1 or video.dtype is not torch.uint8 or video.ndim != 1:
+        if video.batch_size < 1 or video.dtype is not torch.uint8:
             raise RuntimeError(f"{self.title}: a video is fed as a batch of one sample, the bytes of its file: uint8 (1, length)")
-        self._fed.append(video.select(0).torch())  # type: ignore[union-attr]
+        self._fed.append(video.select(0).torch().reshape(-1))  # type: ignore[union-attr]
 
     def check(self, step: Step, wait: bool) -> None:
         """Raise IndexError if no video is queued."""

@@ -14,6 +14,7 @@ from ..._core.operators.definition import Operator
 from ..._core.operators.plans import BoundOperator
 from ..._core.values import arithmetic as core_arithmetic
 from ..._core.values.batch import Batch, new_batch
+from ..._core.values.indexing import plain_keys
 from ...ops.shape.reshape import expand_dims
 from ...readers.video._base import VideoReader
 from .errors import wrap_error
@@ -232,8 +233,10 @@ class SubscriptOperation(Operation):
         indices = iter(inputs[1:])
         key = tuple(_fill_nodes(part, indices) for part in self.key)
         try:
+            if len(key) > inputs[0].ndim:  # a Batch takes any number of `:`
+                plain_keys(key, inputs[0].ndim, "sample", IndexError)
             taken = inputs[0].slice[key] if key else inputs[0]
-        except (IndexError, TypeError) as error:  # errors of data are RuntimeErrors, as in DALI
+        except (IndexError, TypeError, ValueError) as error:  # errors of data are RuntimeErrors, as in DALI
             raise RuntimeError(str(error)) from error
         if self.new_axes:
             letters: Any = self.new_letters if taken.layout is not None or not taken.ndim else None
@@ -256,7 +259,9 @@ class ShapesOperation(PlacedOperation):
     def issue(self, step: Step, inputs: list[Batch], arguments: dict[str, Batch]) -> tuple[Batch, ...]:
         """Return the shapes, which are known before the values: nothing is waited for."""
         extents = inputs[0].sample_shapes().contiguous().clone()
-        return on_device((new_batch(extents.to(self.dtype)),), self._target)
+        result = new_batch(extents.to(self.dtype))
+        result.sources = inputs[0].sources
+        return on_device((result,), self._target)
 
 
 class MoveOperation(PlacedOperation):

@@ -24,6 +24,25 @@ def rotated_canvas(size: Sequence[Any], angle: Any, axis: Sequence[Any] | None =
     >>> rotated_canvas([640, 480], 90.0)
     [480, 640]
     """
+    return [least + (least + parity) % 2 for least, parity in _least_canvas(size, angle, axis)]
+
+
+def rotated_canvas_of_frames(size: Sequence[Any], angle: torch.Tensor, axis: Sequence[Any] | None, counts: Any) -> list[torch.Tensor]:
+    """Return the canvases of rotated sequences, per spatial axis, x first, int64 (N,); what is (N, frames) differs from frame to frame.
+
+    A side holds every frame and has the parity that more than half of the frames prefer, which is even in a tie. ``counts``: the frames of each
+    sequence, a number or int64 (N,); values beyond them repeat the last one.
+    """
+    canvas = []
+    for least, parity in _least_canvas(size, angle, axis):
+        shown = (torch.arange(least.shape[1]) < (counts[:, None] if isinstance(counts, torch.Tensor) else counts)).expand_as(least)
+        whole, odd = least.amax(1), 2 * (parity % 2 * shown).sum(1) > shown.sum(1)
+        canvas.append(whole + (whole + odd) % 2)
+    return canvas
+
+
+def _least_canvas(size: Sequence[Any], angle: Any, axis: Sequence[Any] | None) -> list[tuple[Any, Any]]:
+    """Return the least extent that holds the image along each axis, and an extent of the image whose parity it should have."""
     # In float32, like DALI: near 45 degrees the rounding decides which of two sides is larger.
     turn = single(single(angle) * single(math.pi / 180))
     wide = turn.double() if isinstance(turn, torch.Tensor) else turn
@@ -44,7 +63,7 @@ def rotated_canvas(size: Sequence[Any], angle: Any, axis: Sequence[Any] | None =
                 shown, most = choose(larger, size[k], shown), choose(larger, weight, most)
         # Minus 0.01: rounding must not add a pixel to a rotation by 90 degrees.
         whole = (extent - 0.01).ceil().long() if isinstance(extent, torch.Tensor) else math.ceil(extent - 0.01)
-        canvas.append(whole + (whole + shown) % 2)
+        canvas.append((whole, shown))
     return canvas
 
 

@@ -9,6 +9,7 @@ import torch
 from ..._core.operators.definition import Packed
 from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
+from .._channels import is_other
 from .._columns import Column
 from .._formulas import mirror_axis, normal, per_channel, saturate
 from .._outputs import check_per_channel, columns_of, output_type, permute_layout
@@ -142,7 +143,8 @@ def crop_mirror_normalize(
         scale, shift: scale and offset of the result, the same for all samples and channels.
         output_layout: order of the result's axes, a permutation of the input's; by default the channels come before depth, height and width: ``CHW``.
             An empty string keeps the input's order.
-        pad_output: pad the number of channels to a power of two, with zeros, or with ``fill_values`` under the policy "pad".
+        pad_output: pad the number of channels to a power of two, with zeros, or under the policy "pad" with ``fill_values``, if there is one or as
+            many as the padded channels.
         dtype: type of the result, by default float32; integers are rounded half away from zero and saturated.
         output_dtype: old name of ``dtype``.
         image_type: ignored.
@@ -164,8 +166,11 @@ def crop_mirror_normalize(
     order = permute_layout(op, layout, output_layout)
     channels = window.extent[layout.index("C")]
     padded = _power_of_two(channels) if pad_output else channels
-    for name, values, count in (("mean", mean, channels), ("std", std, channels), *((("fill_values", fill_values, padded),) if pad else ())):
-        check_per_channel(op, name, values, count)
+    for name, values in (("mean", mean), ("std", std)):
+        check_per_channel(op, name, values, channels)
+    fills = columns_of(fill_values)
+    if pad and fills != 1 and not isinstance(channels, torch.Tensor) and is_other(fills, channels, padded):
+        raise RuntimeError(f"{op}: argument 'fill_values' has {fills} values, but there are {padded} channels")
     if columns_of(mirror) != 1:
         raise RuntimeError(f"{op}: argument 'mirror' takes one number per sample, got {columns_of(mirror)}")
     wanted = output_type(op, dtype, output_dtype) or torch.float32

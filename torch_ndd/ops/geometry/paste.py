@@ -208,8 +208,8 @@ def _place(images: Batch, arguments: Mapping[str, Any]) -> tuple[list[Column], l
     scale, least = _one("ratio", ratio), _one("min_canvas_size", min_canvas_size)
     if not holds((scale >= 1) & (scale < 2.0**31)):
         raise RuntimeError(f"{op}: a ratio of less than 1 is not supported, got {format_value(ratio)}")
-    if not holds(abs(least) < 2.0**31):
-        raise RuntimeError(f"{op}: min_canvas_size must be finite, got {format_value(min_canvas_size)}")
+    if not holds((least >= 0) & (least < 2.0**31)):
+        raise RuntimeError(f"{op}: min_canvas_size must be from 0 to 2**31, got {format_value(min_canvas_size)}")
     start, extents = [], []
     for name, extent in (("paste_y", height), ("paste_x", width)):
         position = _one(name, arguments[name])

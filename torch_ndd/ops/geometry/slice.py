@@ -2,13 +2,14 @@
 """``slice`` and ``pad``: windows given by their limits, and padding to a size."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from ..._core.native.tracing import is_compiling
-from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
+from ..._core.operators.arguments import NO_VALUE
+from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, VaryingShape, launch, operator
 from ..._core.values.batch import Batch, empty_batch
 from .._arguments import INTEGERS
 from .._axes import axes_of_samples, named_axes, usual_layout
@@ -147,10 +148,32 @@ def _find_window(
 _plain_window = functools.lru_cache(maxsize=1024)(_window)  # a dense batch has the same window in every call
 
 
-def _of_sample(limit: _Limit | None, sample: int) -> _Limit | None:
+def _of_sample(op: str, limit: _Limit | None, sample: int, axes: int) -> _Limit | None:
     if limit is None or not isinstance(limit.value, torch.Tensor):
         return limit
-    return limit._replace(value=limit.value[sample if len(limit.value) > 1 else 0].unsqueeze(0))
+    return limit._replace(value=_values_of_sample(op, limit.name, limit.value, sample, axes))
+
+
+def _values_of_sample(op: str, name: str, table: torch.Tensor, sample: int, axes: int) -> torch.Tensor:
+    """Return the values of a sample as one row, without what pads it to the longest row of the batch."""
+    row = table[sample if len(table) > 1 else 0].reshape(1, -1)
+    missing = _is_missing(row)
+    if row.shape[1] > axes and bool(missing[:, axes:].all()):
+        row, missing = row[:, :axes], missing[:, :axes]
+    if not row.is_floating_point() and bool(missing.any()):  # NaN is refused with other numbers that are not finite
+        found = row.shape[1] - int(missing.sum())
+        raise RuntimeError(f"{op}: argument {name!r} must have {axes} values, one for each axis; sample {sample} has {found}")
+    return row
+
+
+def _is_missing(values: torch.Tensor) -> torch.Tensor:
+    return values.isnan() if values.is_floating_point() else values == NO_VALUE
+
+
+def _have_different_counts(values: Iterable[Any]) -> bool:
+    """Return whether samples have different numbers of values for an argument: the shorter rows are padded."""
+    tables = [value for value in values if isinstance(value, torch.Tensor) and value.numel() > len(value)]
+    return bool(tables) and not is_compiling() and any(bool(_is_missing(table.reshape(len(table), -1)[:, -1]).any()) for table in tables)
 
 
 def _stack(windows: Sequence[CropWindow]) -> CropWindow:
@@ -215,15 +238,17 @@ def slice_window(op: str, arrays: Batch, arguments: SliceArguments, policy: str)
     # By position, the axes are those of width and height, as in DALI; an empty list of axes means all.
     if chosen is None:
         chosen = [tuple(range(arrays.ndim)) if axes is not None or axis_names is not None else named_axes(op, "WH", layout)]
+    chosen = [numbers or tuple(range(arrays.ndim)) for numbers in chosen]
     extents = extents_of(arrays)
     values = [limit.value for limit in (begin, stop) if limit]
     # Samples that name their own axes are handled one by one.
-    if len(chosen) > 1:
+    if len(chosen) > 1 or _have_different_counts(values):
         table = rows(extents).tolist()
-        windows = [
-            _window(op, layout, tuple(table[i if len(table) > 1 else 0]), chosen[i], _of_sample(begin, i), _of_sample(stop, i), policy)
-            for i in range(len(chosen))
-        ]
+        windows = []
+        for i in range(arrays.batch_size):
+            numbers = chosen[i if len(chosen) > 1 else 0]
+            first, last = (_of_sample(op, limit, i, len(numbers)) for limit in (begin, stop))
+            windows.append(_window(op, layout, tuple(table[i if len(table) > 1 else 0]), numbers, first, last, policy))
         return _stack(windows)
     if arrays.ragged_shapes is None and torch.Tensor not in map(type, values) and not is_compiling():
         return _plain_window(op, layout, extents, chosen[0], begin, stop, policy)
@@ -241,21 +266,21 @@ def slice(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    axes: ShapeArg[Sequence[int]] | None = None,
+    axes: VaryingShape[Sequence[int]] | None = None,
     axis_names: str | None = None,
     dtype: torch.dtype | None = None,
-    end: ShapeArg[Sequence[int]] | None = None,
+    end: VaryingShape[Sequence[int]] | None = None,
     fill_values: PerSample[Sequence[float]] = 0.0,
     image_type: Hint[Any] = None,
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
     out_of_bounds_policy: Policy = "error",
     output_dtype: Any = None,
-    rel_end: ShapeArg[Sequence[float]] | None = None,
-    rel_shape: ShapeArg[Sequence[float]] | None = None,
-    rel_start: ShapeArg[Sequence[float]] | None = None,
-    shape: ShapeArg[Sequence[int]] | None = None,
-    start: ShapeArg[Sequence[int]] | None = None,
+    rel_end: VaryingShape[Sequence[float]] | None = None,
+    rel_shape: VaryingShape[Sequence[float]] | None = None,
+    rel_start: VaryingShape[Sequence[float]] | None = None,
+    shape: VaryingShape[Sequence[int]] | None = None,
+    start: VaryingShape[Sequence[int]] | None = None,
 ) -> T:
     """Slice out a window between two positions: ``out = data[round(start) : round(end)]`` along some axes.
 
@@ -268,7 +293,7 @@ def slice(
         normalized_anchor, normalized_shape: False for floating-point ``anchor`` and ``shape_input`` in elements.
         start, end, shape: in elements, one number per axis or one for all.
         rel_start, rel_end, rel_shape: relative to the extents of the sample.
-        axes: the axes of these numbers; negative axes count from the end. ``[]``: all.
+        axes: the axes of these numbers; negative axes count from the end. ``[]``: all. In a Batch samples may have different numbers of axes.
         axis_names: the axes as letters of the layout, by default ``WH``: width first. Without a layout the usual one is assumed (HW, HWC, DHWC).
         out_of_bounds_policy: what to do with a window that leaves the array: "error", "pad" or "constant" with ``fill_values``, or "trim_to_shape".
         fill_values: one number, or one per channel (``C`` in the layout).
@@ -310,11 +335,11 @@ def pad(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    align: ShapeArg[Sequence[int]] | None = None,
-    axes: ShapeArg[Sequence[int]] | None = None,
+    align: VaryingShape[Sequence[int]] | None = None,
+    axes: VaryingShape[Sequence[int]] | None = None,
     axis_names: str | None = None,
     fill_value: PerSample[float] = 0.0,
-    shape: ShapeArg[Sequence[int]] | None = None,
+    shape: VaryingShape[Sequence[int]] | None = None,
 ) -> T:
     """Pad samples at their ends: to the largest extents in the batch, to a given shape, to multiples of a number.
 
@@ -323,7 +348,7 @@ def pad(
         fill_value: value to append.
         shape: the smallest extents, one per axis or one for all; larger samples are unchanged. 0 or less: the largest in the batch.
         align: round extents up to multiples of this, one number per axis or one for all.
-        axes: the axes to pad, by default all; negative axes count from the end.
+        axes: the axes to pad, by default or if empty all; negative axes count from the end. In a Batch samples may have different numbers of axes.
         axis_names: the axes as letters of the layout.
 
     Raises:
@@ -339,7 +364,11 @@ def pad(
     if arrays.ndim == 0:
         raise RuntimeError("pad: a number has no axes to fill up")
     chosen = axes_of_samples("pad", axes, axis_names, arrays.layout or "", arrays.ndim) or [tuple(range(arrays.ndim))]
-    extents = _pad_sample(extents_of(arrays), chosen[0], shape, align) if len(chosen) == 1 else _padded_each(arrays, chosen, shape, align)
+    chosen = [numbers or tuple(range(arrays.ndim)) for numbers in chosen]
+    if len(chosen) > 1 or _have_different_counts((shape, align)):
+        extents = _padded_each(arrays, chosen if len(chosen) > 1 else chosen * arrays.batch_size, shape, align)
+    else:
+        extents = _pad_sample(extents_of(arrays), chosen[0], shape, align)
     # A pad is a slice from 0 whose window exceeds the sample.
     out = empty_batch(arrays.batch_size, extents, arrays.dtype, arrays.buffer.device, arrays.layout)
     return launch(out, (_nowhere(arrays.ndim), fill_value, True, ""))
@@ -372,10 +401,10 @@ def _padded_each(arrays: Batch, axes: Sequence[tuple[int, ...]], shape: Any, ali
     table = rows(extents_of(arrays)).expand(len(axes), arrays.ndim)
     largest = table.amax(0).tolist()
 
-    def of_sample(value: Any, i: int) -> Any:
-        return value[i if len(value) > 1 else 0].unsqueeze(0) if isinstance(value, torch.Tensor) else value
+    def of_sample(name: str, value: Any, i: int) -> Any:
+        return _values_of_sample("pad", name, value, i, len(axes[i])) if isinstance(value, torch.Tensor) else value
 
-    tables = [_pad_sample(table[i].tolist(), axes[i], of_sample(shape, i), of_sample(align, i), largest) for i in range(len(axes))]
+    tables = [_pad_sample(table[i].tolist(), axes[i], of_sample("shape", shape, i), of_sample("align", align, i), largest) for i in range(len(axes))]
     return list(torch.cat([rows(table_of_sample) for table_of_sample in tables]).unbind(1))
 
 

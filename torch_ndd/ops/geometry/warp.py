@@ -16,7 +16,7 @@ from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from .._columns import extents_of, holds, in_sample
 from .._outputs import frames_of, like, output_type, resized
-from ._canvas import derive_rotated_canvases, rotated_canvas
+from ._canvas import derive_rotated_canvases, rotated_canvas, rotated_canvas_of_frames
 from ._resize_plan import columns, single, spatial_axes
 
 LAYOUTS = ("HWC", "FHWC", "DHWC", "FDHWC", "CHW", "FCHW", "CDHW", "FCDHW")
@@ -87,7 +87,7 @@ def rotate(
     elif keep_size:
         canvas = extents
     else:
-        canvas = _canvas(extents, angle, turn_axis)
+        canvas = _canvas(extents, angle, turn_axis, images.frame_counts() if frames else 1)
     out = resized(images, range(first, first + spatial), canvas, _result_type("rotate", images.dtype, dtype, output_dtype))
     interpolation = _interpolation("rotate", interp_type, _NEAREST_OR_LINEAR)
     arguments = [_row(angle, 1), None if turn_axis is None else _row(turn_axis, 3), fill_value, interpolation, fade, first, spatial, frames]
@@ -490,7 +490,7 @@ def _given_size(op: str, size: Any, spatial: int, broadcast: bool = False) -> li
     return list(rounded.unbind(1)) if len(rounded) != 1 or is_compiling() else rounded[0].tolist()
 
 
-def _canvas(extents: Sequence[Any], angle: Any, axis: Any) -> list[Any]:
+def _canvas(extents: Sequence[Any], angle: Any, axis: Any, counts: Any) -> list[Any]:
     """Return the extents of the canvas, outermost first: numbers if everything is known, else int64 (N,)."""
     tensors = any(isinstance(value, torch.Tensor) for value in (*extents, angle, axis))
     sizes: list[Any] = list(reversed(extents))
@@ -502,8 +502,7 @@ def _canvas(extents: Sequence[Any], angle: Any, axis: Any) -> list[Any]:
     if isinstance(axis, torch.Tensor):
         parts = axis.to(torch.float32).reshape(axis.shape[0], -1, 3).unbind(-1)
     sizes = [s[:, None] if isinstance(s, torch.Tensor) else torch.tensor([[s]]) for s in sizes]
-    # All frames of a sequence share a canvas, the largest that one of them needs.
-    return [extent.amax(1) for extent in reversed(rotated_canvas(sizes, turn, parts))]
+    return [*reversed(rotated_canvas_of_frames(sizes, turn, parts, counts))]
 
 
 def _checked_axis(axis: Any) -> Any:

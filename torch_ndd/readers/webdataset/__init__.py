@@ -81,6 +81,8 @@ class Webdataset(Reader):
     [[7, 8]]
     """
 
+    _combines_shuffles = True
+
     def __init__(
         self,
         max_batch_size: int | None = None,

@@ -38,10 +38,10 @@ class Proxy:
         """Return references to the outputs for one sample."""
         if args:
             if kwargs or len(args) != 1 or len(self._names) != 1:
-                raise TypeError(f"DALI proxy takes one sample by position if the pipeline has one input; the inputs are {', '.join(self._names)}")
+                raise ValueError(f"DALI proxy takes one sample by position if the pipeline has one input; the inputs are {', '.join(self._names)}")
             kwargs = {self._names[0]: args[0]}
         if set(kwargs) != set(self._names):
-            raise TypeError(f"DALI proxy takes the inputs {', '.join(self._names)}, got {', '.join(kwargs) or 'none'}")
+            raise ValueError(f"DALI proxy takes the inputs {', '.join(self._names)}, got {', '.join(kwargs) or 'none'}")
         call = Call(kwargs)
         self._calls += 1
         references = tuple(DALIOutputSampleRef(self, call, k, self._calls - 1) for k in range(self._outputs))
