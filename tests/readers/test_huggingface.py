@@ -71,7 +71,7 @@ def test_views_of_text_are_columns() -> None:
     (batch,) = ndd.readers.HuggingFace(dataset=dataset.select([2, 1])).next_epoch(2)
     assert [bytes(np.asarray(text)) for text in batch["text"].tensors] == [b"d", b"bc" * 20]
     stream = ndd.readers.HuggingFaceStream(dataset.to_iterable_dataset())
-    texts = [bytes(np.asarray(text)) for batch in ndd.DataLoader(stream, batch_size=3) for text in batch["text"].tensors]
+    texts = [bytes(np.asarray(text)) for batch in ndd.DataLoader(stream, batch_size=3) for text in batch["text"]]
     assert texts == [b"a", b"bc" * 20, b"d"]
 
 
