@@ -51,8 +51,7 @@ def test_parts_of_a_chain_are_those_of_the_whole(links: list[bytes], tmp_path: P
     chain, whole = b"".join(links), decode(b"".join(links))
     expected = whole[round(start * RATE) : round((start + duration) * RATE)]
     (tmp_path / "chain.ogg").write_bytes(chain)
-    with fsspec.open("memory://ogg_links/chain.ogg", "wb") as file:
-        file.write(chain)
+    fsspec.filesystem("memory").pipe("/ogg_links/chain.ogg", chain)
     for source in (chain, tmp_path / "chain.ogg", "memory://ogg_links/chain.ogg"):
         part = decode(source, start=start, duration=duration)
         assert part.shape == expected.shape
