@@ -63,7 +63,7 @@ _PROGRAMS: dict[str, Callable[[], Any]] = {
     "chosen canvas": lambda: ndd.sizes.canvas([[40, 50], [20, 31]], tile=16, canvases=[[16, 32], [32, 32]])[0],
     "patches": lambda: ndd.sizes.patches([[40, 50], [20, 31]], patch_size=16, max_patches=16),
     "fit": lambda: ndd.sizes.fit(_images(), box=[24, 24]),
-    "external source": lambda: ndd.ExternalSource(lambda i: np.full(2, i.idx_in_epoch), per_sample=True)(batch_size=3),
+    "external source": lambda: ndd.ExternalSource(lambda i: np.full(2, i), per_sample=True)(batch_size=3),
     "policy": lambda: augment.rand_augment(_images(), n=2, m=9),
     "cutmix": lambda: augment.cutmix(_images(), ndd.batch([0, 1, 2]), num_classes=3, alpha=1.0)[0],
     "matrix": lambda: ndd.bbox_transform(_boxes(), MT=ndd.transforms.of(ndd.rotate, _images(), angle=10.0)),
