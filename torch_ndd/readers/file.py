@@ -123,7 +123,7 @@ class File(Reader):
         return f'No files found in the subdirectories of "{os.fsdecode(root)}": {found}'
 
     def _warn_of_hidden_classes(self, root: bytes, classes: Sequence[str]) -> None:
-        """Warn of classes that are folders of tools, which most often nobody has noticed: they shift the labels of the others."""
+        """Warn of classes that are folders of tools, which shift the labels of the others unnoticed."""
         hidden = [f"{name!r} ({label})" for label, name in enumerate(classes) if is_hidden(name)]
         if hidden:
             warnings.warn(
