@@ -98,8 +98,8 @@ bool is_enough(const FileHeader& own, ReadFor use) {
   const std::string codec = own.codec;
   if (codec == "bmp" || own.in_pieces) return true;
   if (use == ReadFor::pixels) return false;
-  const bool plain_jpeg = own.upright && own.unusual.empty() && (own.channels == 1 || own.channels == 3);
-  return plain_jpeg || own.by_opencv || (codec == "pnm" && own.needs_rewriting) || (own.orientation && use == ReadFor::peek);
+  const bool plain_jpeg = codec == "jpeg" && own.unusual.empty() && (own.channels == 1 || own.channels == 3);
+  return plain_jpeg || own.by_opencv || (codec == "pnm" && own.needs_rewriting) || (own.orientation && codec != "jpeg" && use == ReadFor::peek);
 }
 
 // Rejects an implausible size before the output is allocated. Blank WebPs and some compressions of TIFF have no bound on the ratio:

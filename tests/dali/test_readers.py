@@ -13,6 +13,8 @@ from _raises import Raises, raising
 
 import torch_ndd as ndd
 
+pytestmark = pytest.mark.filterwarnings("ignore:readers.File. hidden folders:UserWarning")
+
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:

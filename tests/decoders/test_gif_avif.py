@@ -86,6 +86,29 @@ def test_all_data_include_the_transparency(file: bytes) -> None:
     assert np.array_equal(image[..., :3][expected[..., 3] > 0], expected[..., :3][expected[..., 3] > 0])
 
 
+@pytest.mark.parametrize("transparent", [0, 1, 2])
+@pytest.mark.parametrize("background", [0, 1])
+def test_transparent_pixels_of_a_gif_have_the_colors_of_the_palette(transparent: int, background: int) -> None:
+    image = Image.fromarray(np.uint8([[0, 0, 1], [1, 2, 2]]))
+    image.putpalette([255, 255, 255, 200, 10, 20, 5, 250, 6])
+    image.save(file := io.BytesIO(), "GIF", transparency=transparent, background=background)
+    expected = np.asarray(Image.open(file).convert("RGBA"))
+    assert np.array_equal(decode(file.getvalue(), output_type=types.ANY_DATA), expected)
+    assert np.array_equal(decode(file.getvalue()), expected[..., :3])
+    Image.fromarray(expected).save(png := io.BytesIO(), "PNG")
+    for output_type in (types.RGB, types.BGR, types.GRAY, types.YCbCr):
+        image, same = (decode(data.getvalue(), output_type=output_type).astype(int) for data in (file, png))
+        assert np.abs(image - same).max() <= 1  # the codec of PNG rounds differently
+
+
+def test_what_the_first_frame_of_a_gif_does_not_cover_is_transparent() -> None:
+    file = FILES["GIF"][:6] + struct.pack("<HH", WIDTH + 2, HEIGHT + 3) + FILES["GIF"][10:]
+    image = decode(file, output_type=types.ANY_DATA)
+    assert np.array_equal(image[:HEIGHT, :WIDTH, :3], decode(FILES["GIF"]))
+    assert np.array_equal(image[..., 3] > 0, np.pad(np.ones((HEIGHT, WIDTH), bool), ((0, 3), (0, 2))))
+    assert np.array_equal(image[..., :3], decode(file))
+
+
 def test_batch_of_all_formats_has_types_and_windows() -> None:
     files = [FILES["GIF"], encode("JPEG", quality=100), FILES["AVIF"], encode("PNG")]
     images = ndd.decoders.image(files, output_type=types.GRAY, dtype=ndd.float32)

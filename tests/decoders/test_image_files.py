@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from _images import HEIGHT, PNG, PNG_END, RGB, WIDTH, chunk, decode, ihdr, pillow, reason, turned_exif
-from PIL import Image
+from PIL import Image, ImageOps
 
 import torch_ndd as ndd
 from torch_ndd import types
@@ -46,7 +46,7 @@ def test_png_of_16_bits_is_gray_without_its_gamma() -> None:
     assert np.abs(gray.astype(int) - 90.29 * 257).max() <= 1
 
 
-# EXIF in PNG and WebP
+# EXIF in JPEG, PNG and WebP
 
 TURNED = {
     1: RGB,
@@ -74,6 +74,26 @@ def test_orientation_of_png_and_webp(orientation: int, wide: bool, order: str, p
             assert np.array_equal(decode(file), TURNED[orientation])
             assert np.array_equal(decode(file, adjust_orientation=False), RGB)
             assert ndd.peek_image_shape(np.frombuffer(file, np.uint8)).torch().tolist() == list(TURNED[orientation].shape)
+
+
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("wide", [False, True], ids=["short", "long"])
+@pytest.mark.parametrize("orientation", TURNED)
+def test_orientation_of_jpeg(orientation: int, wide: bool, order: str) -> None:
+    start = {"<": b"II", ">": b"MM"}[order] + struct.pack(order + "HIHHHI", 42, 8, 1, 0x0112, 4 if wide else 3, 1)
+    exif = b"Exif\0\0" + start + (struct.pack(order + "I", orientation) if wide else struct.pack(order + "HH", orientation, 0)) + bytes(4)
+    plain = pillow(np.kron(RGB, np.ones((8, 8, 1), np.uint8)), "JPEG")
+    xmp = b"http://ns.adobe.com/xap/1.0/\0<x/>"
+    # Before and after JFIF's segment, which is the first one, and after another APP1.
+    after_jfif = 4 + int.from_bytes(plain[4:6], "big")
+    for at, segments in ((2, [exif]), (after_jfif, [exif]), (2, [xmp, exif])):
+        file = plain[:at] + b"".join(b"\xff\xe1" + struct.pack(">H", len(content) + 2) + content for content in segments) + plain[at:]
+        expected = np.asarray(ImageOps.exif_transpose(Image.open(io.BytesIO(file))))
+        assert np.array_equal(decode(file), expected)
+        assert np.array_equal(decode(file, adjust_orientation=False), decode(plain))
+        height, width, _ = expected.shape
+        assert decode(file, at_least=[height // 2, width // 2]).shape == (height // 2, width // 2, 3)
+        assert ndd.peek_image_shape(np.frombuffer(file, np.uint8)).torch().tolist() == list(expected.shape)
 
 
 @pytest.mark.parametrize("exif", [b"", b"Exif\0", b"II*\0", b"II*\0\xff\xff\xff\xff", b"II*\0\x08\0\0\0", b"MM\0*\0\0\0\x08\xff\xff" + bytes(40)])

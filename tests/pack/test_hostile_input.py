@@ -194,9 +194,9 @@ def test_annotations_may_have_a_byte_order_mark(tmp_path: Path) -> None:
 
 def test_hidden_folders_are_left_out_with_a_warning(tmp_path: Path) -> None:
     source = tmp_path / "source"
-    for name in ("cat/1.jpg", "dog/2.jpg", ".ipynb_checkpoints/1-checkpoint.jpg", "cat/.ipynb_checkpoints/1-checkpoint.jpg"):
+    for name in ("cat/1.jpg", "dog/2.jpg", ".ipynb_checkpoints/1-checkpoint.jpg", "cat/.ipynb_checkpoints/1-checkpoint.jpg", "__MACOSX/1.jpg"):
         save_image(source / name)
-    with pytest.warns(UserWarning, match=r"hidden folders in .*: .ipynb_checkpoints") as warned:
+    with pytest.warns(UserWarning, match=r"hidden folders in .*: .ipynb_checkpoints, __MACOSX") as warned:
         data = ndd.ImageFolder(source)
     assert (len(warned), data.classes, data.targets) == (1, ["cat", "dog"], [0, 1])
     assert warned[0].filename == __file__

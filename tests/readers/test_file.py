@@ -394,3 +394,17 @@ def test_links_that_lead_nowhere(tmp_path: Path) -> None:
         (parent / "gone.jpg").symlink_to("nothing")
     for reader in (ndd.readers.File(file_root=tmp_path), ndd.readers.Numpy(file_root=tmp_path, file_filter="*.jpg")):
         assert reader.get_metadata()["epoch_size"] == 1
+
+
+def test_folders_of_tools_are_classes_with_a_warning(tmp_path: Path) -> None:
+    for name in (".ipynb_checkpoints", "@eaDir", "__MACOSX", "cat"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.jpg").write_bytes(b"1")
+    reader = ndd.readers.File(file_root=tmp_path)
+    with pytest.warns(UserWarning, match=r"'\.ipynb_checkpoints' \(0\), '@eaDir' \(1\), '__MACOSX' \(2\)\. Remove them"):
+        assert labels(reader.next_epoch()) == [0, 1, 2, 3]
+    # No second warning, which would be an error.
+    assert labels(reader.next_epoch()) == [0, 1, 2, 3]
+    # Whoever chooses the folders gets no warning.
+    assert labels(ndd.readers.File(file_root=tmp_path, dir_filters="*").next_epoch()) == [0, 1, 2, 3]
+    assert ndd.readers.File(file_root=tmp_path, dir_filters="[!.]*").classes == ["@eaDir", "__MACOSX", "cat"]

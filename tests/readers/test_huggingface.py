@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import torch
 
@@ -61,6 +62,17 @@ def test_columns_equal_those_of_the_data_set(photographs: Any) -> None:
     decoded = ndd.decoders.image(batch["image"])
     for ours, theirs in zip(decoded.tensors, photographs["image"], strict=True):
         assert np.abs(ours.torch().numpy().astype(int) - np.asarray(theirs)).max() <= 1
+
+
+@pytest.mark.skipif(not hasattr(pa, "string_view"), reason="pyarrow before 16 has no views")
+def test_views_of_text_are_columns() -> None:
+    table = pa.table({"text": pa.array(["a", "bc" * 20, "d"], pa.string_view()), "number": [1, 2, 3]})
+    dataset = datasets.Dataset(table)
+    (batch,) = ndd.readers.HuggingFace(dataset=dataset.select([2, 1])).next_epoch(2)
+    assert [bytes(np.asarray(text)) for text in batch["text"].tensors] == [b"d", b"bc" * 20]
+    stream = ndd.readers.HuggingFaceStream(dataset.to_iterable_dataset())
+    texts = [bytes(np.asarray(text)) for batch in ndd.DataLoader(stream, batch_size=3) for text in batch["text"]]
+    assert texts == [b"a", b"bc" * 20, b"d"]
 
 
 def test_selection_order_and_chosen_columns_are_respected(photographs: Any) -> None:

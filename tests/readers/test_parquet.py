@@ -80,6 +80,48 @@ def test_columns_have_types_and_shapes(path: Path) -> None:
     assert batch["number"].sources[5] == f"{path} at row 5"
 
 
+def test_views_are_read_as_the_types_that_they_stand_for(tmp_path: Path) -> None:
+    if not hasattr(pa, "list_view"):
+        pytest.skip("pyarrow before 16 has no views")
+    image = pa.struct([("bytes", pa.binary_view()), ("path", pa.string_view())])
+    columns = {
+        "number": pa.array(range(13)),
+        "text": pa.array([f"é{i}" * i if i != 2 else None for i in range(13)], pa.string_view()),
+        "blob": pa.array([bytes([i]) * i for i in range(13)], pa.binary_view()),
+        "list": pa.array([list(range(i)) for i in range(13)], pa.list_view(pa.float64())),
+        "grid": pa.array([[[i] * 3] * (i % 3) for i in range(13)], pa.large_list_view(pa.list_view(pa.int16()))),
+        "image": pa.array([{"bytes": b"image %d" % i, "path": None} for i in range(13)], image),
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "x.parquet")
+    assert "view" in str(parquet.read_schema(tmp_path / "x.parquet"))
+    for random in (False, True):
+        (batch,) = ndd.readers.Parquet(path=tmp_path / "x.parquet", random_shuffle=random, seed=2).next_epoch(13)
+        assert list(batch) == list(columns)
+        numbers = values(batch, "number")
+        assert [bytes(value).decode() for value in values(batch, "text")] == [f"é{i}" * i if i != 2 else "" for i in numbers]
+        assert [bytes(value) for value in values(batch, "blob")] == [bytes([i]) * i for i in numbers]
+        assert values(batch, "list") == [list(range(i)) for i in numbers]
+        assert values(batch, "grid") == [[[i] * 3] * (i % 3) for i in numbers]
+        assert [bytes(value) for value in values(batch, "image")] == [b"image %d" % i for i in numbers]
+
+
+def test_missing_views_name_their_samples(tmp_path: Path) -> None:
+    if not hasattr(pa, "list_view"):
+        pytest.skip("pyarrow before 16 has no views")
+    parquet.write_table(pa.table({"x": pa.array([[1], None, [2]], pa.list_view(pa.int64()))}), tmp_path / "x.parquet")
+    with pytest.raises(RuntimeError, match=r"sample 1 .* column 'x': a list is missing \(null\)"):
+        next(ndd.readers.Parquet(path=tmp_path / "x.parquet").next_epoch(3))
+    kept = ndd.readers.Parquet(3, path=tmp_path / "x.parquet", on_error="skip")
+    assert [value for batch in kept for value in values(batch, "x")] == [[1], [2]]
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_lists_of_text_are_refused(tmp_path: Path, kind: pa.DataType) -> None:
+    parquet.write_table(pa.table({"x": pa.array([["a"], ["b"]], pa.list_(kind))}), tmp_path / "x.parquet")
+    with pytest.raises(RuntimeError, match="column 'x': lists of bytes or text are not supported"):
+        next(ndd.readers.Parquet(path=tmp_path / "x.parquet").next_epoch(2))
+
+
 def test_chosen_columns_and_samples(path: Path) -> None:
     samples = list(ndd.readers.Parquet(path=path, columns=["blob", "number"]).next_epoch())
     assert [list(sample) for sample in samples] == [["blob", "number"]] * 13

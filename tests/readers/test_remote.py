@@ -172,6 +172,38 @@ def test_protocols_without_a_package() -> None:
         next(ndd.readers.File(files=["nothing://x"]).next_epoch())
 
 
+NAMES = ("x y.jpg", "ü.jpg", "100%.jpg", "a#b.jpg", "q?.jpg", "p%20q.jpg")
+
+
+@pytest.mark.parametrize("host", ["", "localhost"])
+def test_urls_of_files_are_percent_encoded_or_not(tmp_path: Path, host: str) -> None:
+    folder = tmp_path / "two words"
+    (folder / "class").mkdir(parents=True)
+    for name in NAMES:
+        (folder / "class" / name).write_bytes(name.encode())
+    encoded = f"file://{host}{folder.as_uri().removeprefix('file://')}"
+    urls = [f"file://{host}{(folder / 'class' / name).as_uri().removeprefix('file://')}" for name in NAMES]
+    plain = [f"file://{host}{folder}/class/{name}" for name in NAMES]
+    for files in (urls, plain):
+        assert contents(next(iter(ndd.readers.File(files=files).next_epoch(len(NAMES))))[0]) == [name.encode() for name in NAMES]
+    ((files, _),) = ndd.readers.File(file_root=encoded).next_epoch(len(NAMES))
+    assert contents(files) == sorted(name.encode() for name in NAMES)
+    assert len(_urls.find_urls(f"{encoded}/class/*.jpg")) == len(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("file:///C:/data/a.jpg", "a file on a drive of Windows"),
+        ("file://C:\\data\\a.jpg", "a file on a drive of Windows"),
+        ("file://server/share/a.jpg", "a file on the host 'server'"),
+    ],
+)
+def test_urls_of_files_elsewhere_are_refused(url: str, reason: str) -> None:
+    with pytest.raises(RuntimeError, match=rf"no such file; this URL is that of {reason}"):
+        next(ndd.readers.File(files=[url]).next_epoch())
+
+
 def test_neighboring_ranges_are_fetched_together() -> None:
     wanted = [
         _urls.Range("a", 500_000, 10),

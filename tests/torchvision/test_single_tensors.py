@@ -16,7 +16,7 @@ from torchvision.transforms import v2 as reference
 
 import torch_ndd as ndd
 from torch_ndd import augment
-from torch_ndd.torchvision import Mixup, from_timm, from_torchvision, v2
+from torch_ndd.torchvision import Mixup, from_timm, from_torchvision, tv_tensors, v2
 
 HEIGHT, WIDTH = 37, 53
 GIVEN: dict[str, tuple[Any, ...]] = {
@@ -177,3 +177,21 @@ def test_error_names_the_lambda() -> None:
             from_torchvision(transform)
     result = from_torchvision(reference.Compose([reference.Lambda(lambda image: image + 1)]), unknown="per_sample")(_image())
     assert torch.equal(result.torch(), pixels(HEIGHT, WIDTH) + 1)
+
+
+def test_images_and_videos_of_torchvision_have_its_layout() -> None:
+    image, video = single.Image(torch.zeros(3, HEIGHT, WIDTH)), single.Video(torch.zeros(5, 3, HEIGHT, WIDTH))
+    assert [ndd.as_tensor(value).layout for value in (image, image[None].as_subclass(single.Image), video)] == ["CHW", "NCHW", "FCHW"]
+    assert [ndd.as_batch(values).layout for values in ([image, image[:, 1:].as_subclass(single.Image)], [video, video])] == ["CHW", "FCHW"]
+    assert ndd.as_batch(single.Image(torch.zeros(2, 3, HEIGHT, WIDTH))).layout == "CHW"
+    assert ndd.as_tensor(image, layout="HWC").layout == "HWC"
+    assert ndd.as_tensor(single.Mask(torch.zeros(HEIGHT, WIDTH))).layout is None
+    assert ndd.resize(image, size=[4, 5]).shape == (3, 4, 5)
+
+
+@pytest.mark.parametrize("layout", ["HWC", "CHW", None])
+def test_image_of_a_tensor_has_the_channels_first(layout: str | None) -> None:
+    pixels = torch.arange(24, dtype=torch.uint8).reshape((2, 4, 3) if layout == "HWC" else (3, 2, 4))
+    image = tv_tensors.Image(ndd.as_tensor(pixels, layout=layout))
+    assert type(image) is single.Image
+    assert torch.equal(image, pixels.movedim(-1, 0) if layout == "HWC" else pixels)

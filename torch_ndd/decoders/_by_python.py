@@ -18,7 +18,7 @@ def shape_of(encoded: np.ndarray, adjust_orientation: bool) -> tuple[int, int, i
 def decode_to_raw(encoded: np.ndarray, max_pixels: int, output_type: str, adjust_orientation: bool) -> np.ndarray:
     """Decode a file to the raw format. Raise RuntimeError or MemoryError for damaged data and for too many pixels."""
     if _torchcodec.find_format(encoded):
-        return _torchcodec.decode_to_raw(encoded, max_pixels, adjust_orientation)
+        return _torchcodec.decode_to_raw(encoded, max_pixels, output_type, adjust_orientation)
     return _jpeg2000.decode_to_raw(encoded, max_pixels, output_type)
 
 

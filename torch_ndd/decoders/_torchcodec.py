@@ -15,7 +15,7 @@ import torch
 from .._core import native
 from ._heif_header import format_of, read_avif, read_heic
 from ._raw import check_pixels, pack_raw
-from ._torchcodec_header import Header, TooShortError, is_gif, read_gif
+from ._torchcodec_header import Header, TooShortError, is_gif, read_gif, without_transparent_color
 
 PACKAGE = "torchcodec"
 _CODEC_BYTES = 16  # a pixel of four channels of 16 bits, in the codec's planes and in the result
@@ -55,23 +55,24 @@ def _read_header(encoded: np.ndarray, complete: bool) -> tuple[Header, bytes]:
         raise RuntimeError(f"no decoder for this {kind} image: {error}") from None
 
 
-def decode_to_raw(encoded: np.ndarray, max_pixels: int, adjust_orientation: bool) -> np.ndarray:
-    """Decode a GIF, AVIF or HEIC file to the raw format. Raise RuntimeError or MemoryError for damaged data and for too many pixels."""
+def decode_to_raw(encoded: np.ndarray, max_pixels: int, output_type: str, adjust_orientation: bool) -> np.ndarray:
+    """Decode a GIF, AVIF or HEIC file to the raw format. Raise RuntimeError or MemoryError for damaged data and for too many pixels.
+
+    The colors of a GIF are those of its palette in transparent pixels too, as they are in a PNG; its transparency is decoded for ``ANY_DATA`` only.
+    """
     header, file = _read_header(encoded, complete=True)
     pixels = header.height * header.width
     check_pixels(pixels, max_pixels, f"{header.height}x{header.width} = {pixels}")
     native.check_memory(_CODEC_BYTES * pixels, f"{pixels} pixels of an image, each of {_CODEC_BYTES} bytes in the codec")
-    kind = find_format(encoded)
-    decode = _find_decoder(str(kind))
-    mode = "RGB_ALPHA" if header.channels == 4 else "RGB"
-    try:
-        planes = decode(torch.frombuffer(bytearray(file), dtype=torch.uint8), mode=mode, output_dtype="auto")
-    except MemoryError:
-        raise
-    except Exception as error:
-        if isinstance(error, ImportError):
-            raise RuntimeError("HEIC images need libheif, which torchcodec does not find: apt-get install libheif1") from None
-        raise RuntimeError(f"the file is damaged ({' '.join(str(error).split())})") from None
+    kind = str(find_format(encoded))
+    if kind != "GIF" or header.channels == 3:
+        planes = _decode_planes(kind, file, header.channels)
+    else:
+        planes = _decode_planes(kind, without_transparent_color(file), 3)
+        if output_type == "ANY_DATA":
+            planes = torch.cat([planes, _decode_planes(kind, file, 4)[3:]])
+        else:
+            header = header._replace(channels=3)
     if tuple(planes.shape) != (header.channels, header.height, header.width):
         raise RuntimeError(f"its header can be read in two ways: {header.height}x{header.width}x{header.channels} or {tuple(planes.shape)}")
     samples = planes.numpy().transpose(1, 2, 0)
@@ -79,6 +80,19 @@ def decode_to_raw(encoded: np.ndarray, max_pixels: int, adjust_orientation: bool
         samples = samples if header.mirror is None else np.flip(samples, header.mirror)
         samples = np.rot90(samples, -header.rotation)
     return pack_raw(samples)
+
+
+def _decode_planes(kind: str, file: bytes, channels: int) -> torch.Tensor:
+    """Decode a file to (channels, H, W). Raise RuntimeError or MemoryError for damaged data."""
+    decode = _find_decoder(kind)
+    try:
+        return decode(torch.frombuffer(bytearray(file), dtype=torch.uint8), mode="RGB_ALPHA" if channels == 4 else "RGB", output_dtype="auto")
+    except MemoryError:
+        raise
+    except Exception as error:
+        if isinstance(error, ImportError):
+            raise RuntimeError("HEIC images need libheif, which torchcodec does not find: apt-get install libheif1") from None
+        raise RuntimeError(f"the file is damaged ({' '.join(str(error).split())})") from None
 
 
 def _find_decoder(kind: str) -> Callable[..., torch.Tensor]:

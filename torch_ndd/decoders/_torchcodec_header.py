@@ -62,6 +62,20 @@ def read_gif(data: memoryview) -> tuple[Header, bytes]:
             raise ValueError("it has no frame" if kind == _GIF_TRAILER else f"byte {at} does not begin a block")
 
 
+def without_transparent_color(still: bytes) -> bytes:
+    """Return a GIF, as :func:`read_gif` returns it, whose transparent pixels have the color that the palette has for them.
+
+    A decoder draws nothing in their place, so they are as the background color is, or black.
+    """
+    opaque = bytearray(still)
+    at = 13 + _color_table_bytes(opaque[10])
+    while opaque[at] == ord("!"):
+        if opaque[at + 1] == 0xF9 and opaque[at + 2]:
+            opaque[at + 3] &= 0xFE
+        at = _skip_blocks(memoryview(still), at + 2)
+    return bytes(opaque)
+
+
 def _color_table_bytes(flags: int) -> int:
     return 3 << ((flags & 7) + 1) if flags & 0x80 else 0
 

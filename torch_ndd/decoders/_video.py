@@ -82,6 +82,7 @@ _ISO = (b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot")
 _OTHERS = (b"\x1a\x45\xdf\xa3", b"FLV", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"OggS", b"GIF8", b"RIFF")
 _BEGINNING = 512  # bytes that identify a format
 _VIDEOS = ("video", "MP4", "Matroska", "WMV", "Ogg file", "GIF")
+_NO_LENGTH = "pts value in seconds is unknown"  # of torchcodec
 _NO_TIME = 1e12  # seconds; a frame without a time has a larger one, of either sign
 
 
@@ -113,7 +114,8 @@ class Video:
     A GPU decodes on a stream of its own for each video; :meth:`finish` waits for it.
 
     FFmpeg seeks to a frame by its time. In MPEG transport and program streams that fails: torchcodec returns a frame of the next group of pictures.
-    In AVI files with B-frames the times in the file are not those of the frames. Such videos are decoded in order, counting frames.
+    In AVI files with B-frames the times in the file are not those of the frames, and laced frames of Matroska have none. Such videos are decoded in
+    order, counting frames.
     """
 
     def __init__(
@@ -143,8 +145,14 @@ class Video:
         try:
             self._reopen()
         except (IndexError, RuntimeError, ValueError) as error:
-            raise _name_kind(error, begin) from None
+            if self._exact or _NO_LENGTH not in str(error):
+                raise _name_kind(error, begin) from None
+            # A header without the length, as browsers record WebM: only the index has the number of frames.
+            self._exact = True
+            self._reopen()
         decoder = self._decoder
+        if self._in_order is False and abs(decoder.begin) >= _NO_TIME:
+            self._in_order = True  # frames that lack times, such as laced ones of Matroska, have no place in the index
         self.count, self.rate = decoder.count, decoder.rate  # frames, and frames per second
         self.height, self.width = decoder.height, decoder.width
         lost = 0 if self._in_order is None or not self._exact else self._count_lost(decoder.find_keys())

@@ -47,6 +47,8 @@ def audio(
     The sizes come from the headers at the call; the samples are decoded on demand, each file by one thread. The second result is the rate in Hz, a
     float32 scalar.
 
+    The recordings of a chained OGG file, as ``cat a.ogg b.ogg`` makes it, are one sound; their channels and rates must be the same.
+
     Args:
         input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch. Of a local path only what
             the part needs is read: the headers, what a search looks at, and the bytes of the part. An MP3 is read up to the end of the part, one

@@ -59,6 +59,9 @@ def image(
     others, and those the engines reject, by the CPU, followed by an upload. Pixels of a JPEG may differ from the CPU's by a few levels, more along
     color edges unless ``jpeg_fancy_upsampling`` is True. :func:`engine_counts` returns how many images each engine decoded.
 
+    Transparency is a channel of ``ANY_DATA`` and without effect on the colors of the other output types: transparent pixels have those of the file,
+    of a GIF those of its palette.
+
     Args:
         input: contents of the files, uint8 (length,), in host memory. A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch.
         adjust_orientation: apply the EXIF orientation.

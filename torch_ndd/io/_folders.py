@@ -12,9 +12,13 @@ MAX_WAYS = 100
 _Place = tuple[int, int]  # device and inode
 
 
+# Left by archives of macOS and by the index of a Synology server.
+_FOLDERS_OF_TOOLS = ("__MACOSX", "@eaDir")
+
+
 def is_hidden(name: str) -> bool:
-    """Return whether the name is that of a folder of tools, such as ``.ipynb_checkpoints`` or ``.git``."""
-    return name.startswith(".")
+    """Return whether the name is that of a folder of tools, such as ``.ipynb_checkpoints``, ``.git`` or ``__MACOSX``."""
+    return name.startswith(".") or name in _FOLDERS_OF_TOOLS
 
 
 def subfolders(root: str | os.PathLike[str]) -> list[str]:

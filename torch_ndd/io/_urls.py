@@ -25,6 +25,10 @@ from ._limits import LimitError, Meter, meter
 
 T = TypeVar("T")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
+# URLs of files: RFC 8089 has a host, which is this machine, another one, or a drive such as "C:"; fsspec has a relative path there.
+_LOCAL_HOST = re.compile(r"^((?:file|local)://)localhost(?=/)", re.IGNORECASE)
+_OTHER_HOST = re.compile(r"(?:file|local)://(?:/?([A-Za-z](?:[:|]|%3A|%7C))|(?![./])([^/]+))(?=/|\\|$)", re.IGNORECASE)
+_PATTERN = re.compile(r"[*?[]")
 
 # Seconds before the next attempt, doubled each time: 3 s in total.
 _ATTEMPTS, _PAUSE = 6, 0.1
@@ -81,9 +85,30 @@ def filesystem(url: str) -> tuple[Any, str]:
         # URLs may be chained, "zip://a.txt::https://...", so look at every part.
         web = {part.partition("://")[0] for part in url.split("::")} & {"http", "https"}
         options: dict[str, Any] = {protocol: {"get_client": importlib.import_module("torch_ndd.io._http").client} for protocol in web}
-        return core.url_to_fs(url, **options)
+        url = _LOCAL_HOST.sub(r"\1", url)
+        fs, name = core.url_to_fs(url, **options)
+        return fs, _find_encoded(url, name) if "file" in fs.protocol else name
     except ImportError as error:  # of the protocol's own package: aiohttp, s3fs, gcsfs, huggingface_hub
         raise RuntimeError(f"{url}: {error}") from None
+
+
+def _find_encoded(url: str, path: str) -> str:
+    """Return a path of this machine with its percent-encoded names as they are in the file system: fsspec takes ``a%20b`` literally.
+
+    A name of a folder or file that exists stays as it is, because names that were listed or joined to a URL are not encoded. Raise RuntimeError for
+    what leads to another machine.
+    """
+    found = ""
+    for name in path.split("/"):
+        if "%" in name and not os.path.lexists(found + name):
+            name = unquote(name, errors="surrogateescape")
+        found += name + "/"
+    found = found[:-1]
+    elsewhere = _OTHER_HOST.match(url)
+    if elsewhere and not os.path.lexists(found) and not _PATTERN.search(found):
+        where = "on a drive of Windows" if elsewhere[1] else f"on the host {elsewhere[2]!r}"
+        raise RuntimeError(f"{url}: no such file; this URL is that of a file {where}. Those of this machine begin with file:/// and a path")
+    return found
 
 
 def _is_http(fs: Any) -> bool:

@@ -4,6 +4,7 @@
 import fnmatch
 import os
 import re
+import warnings
 from array import array
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,6 +17,7 @@ from typing_extensions import Unpack, override
 from .._core.context.device import DeviceLike
 from .._core.process.files import open_text
 from .._core.values.batch import Batch, new_batch
+from ..io._folders import is_hidden
 from ..io._urls import list_names, read_all
 from ._base import Reader
 from ._options import LoaderOptions
@@ -35,7 +37,8 @@ class File(Reader):
     The files are given by one of
 
     - ``file_root``: the files in its subdirectories whose names match ``file_filters``. The subdirectories, sorted bytewise, have the labels 0, 1,
-      ...; they are not searched recursively. Hidden ones (``.ipynb_checkpoints``) are classes too, as in DALI; ``dir_filters`` leaves them out.
+      ...; they are not searched recursively. Hidden ones and those of tools (``.ipynb_checkpoints``, ``__MACOSX``) are classes too, as in DALI, with
+      a warning; ``dir_filters="[!.]*"`` leaves those with a dot out.
     - ``files``: a list of paths, with ``labels`` or numbered from 0.
     - ``file_list``: a text file of lines ``path label``.
 
@@ -110,12 +113,25 @@ class File(Reader):
                     folders = len(self._index.classes or ())
                     self._index = None
                     raise RuntimeError(f"{self._op}: {self._nothing_found(root, folders, filters)}")
+                if self._dir_filters is None:
+                    self._warn_of_hidden_classes(root, self._index.classes or ())
         return self._index.size
 
     def _nothing_found(self, root: bytes, folders: int, filters: Sequence[str]) -> str:
         wanted = "" if self._dir_filters is None else f" that match {', '.join(self._dir_filters)}"
         found = f"no file in {folders} of them matches {', '.join(filters)}" if folders else f"it has none{wanted}"
         return f'No files found in the subdirectories of "{os.fsdecode(root)}": {found}'
+
+    def _warn_of_hidden_classes(self, root: bytes, classes: Sequence[str]) -> None:
+        """Warn of classes that are folders of tools, which shift the labels of the others unnoticed."""
+        hidden = [f"{name!r} ({label})" for label, name in enumerate(classes) if is_hidden(name)]
+        if hidden:
+            warnings.warn(
+                f'{self._op}: hidden folders in "{os.fsdecode(root)}" are classes too, with these labels: {", ".join(hidden)}. Remove them, or pass '
+                'dir_filters="[!.]*" for the folders without a dot, which changes the labels, or dir_filters="*" for all of them',
+                UserWarning,
+                stacklevel=2,
+            )
 
     def _check(self) -> None:
         self._files.check(self._op)

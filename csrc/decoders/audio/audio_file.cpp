@@ -3,6 +3,7 @@
 // (audio_lengths.cpp). The library reads through callbacks, so no file is copied or written.
 #include "decoders/audio/audio_file.h"
 
+#include "decoders/audio/ogg_pages.h"
 #include "decoders/audio/vorbis_headers.h"
 #include "decoders/codecs/captured_output.h"
 #include "decoders/file_kind.h"
@@ -54,9 +55,11 @@ AudioFile::AudioFile(SoundBytes& bytes) : bytes_(bytes), flac_(flac::FlacFile::o
 }
 
 void AudioFile::open_with_library() {
+  const std::vector<size_t> places = ogg::find_links(bytes_);
+  if (!places.empty()) return open_links(places);
   const size_t size = bytes_.size();
   // Before the library sees them: it leaks memory for headers that it rejects.
-  check_vorbis_headers(bytes_);
+  check_vorbis_headers(bytes_, 0, size);
   open(view_with_length(bytes_));
   if (!handle_) {
     // A stream of MPEG audio may have been cut within a frame, which libsndfile does not recognize.
@@ -66,7 +69,12 @@ void AudioFile::open_with_library() {
   if (!handle_) bytes_.check();
   if (!handle_)
     fail("not a sound of a supported format (", sndfile().strerror(nullptr), ")", other_kind(bytes_.need(0, kKindBytes), std::min(size, kKindBytes)));
+  check_length();
+}
+
+void AudioFile::check_length() {
   const AudioView& view = memory_.view;
+  const size_t size = view.end < bytes_.size() ? view.end - view.replaced : bytes_.size();
   // Counting by decoding is the last resort: it takes as long as decoding.
   if (view.frames >= 0) info_.frames = view.frames;
   else if (info_.frames == kUnknownFrames && info_.channels > 0 && info_.channels <= 1024) count_frames();
@@ -77,6 +85,44 @@ void AudioFile::open_with_library() {
         std::to_string(info_.frames) + " frames of " + std::to_string(info_.channels) + " channels at " + std::to_string(info_.samplerate) + " Hz";
     fail("the header promises ", promised, ", which a file of ", size, " bytes cannot hold");
   }
+}
+
+void AudioFile::open_link(const Link& link) {
+  handle_.reset();
+  messages_.clear();
+  check_vorbis_headers(bytes_, link.begin, link.end);
+  open({{}, link.begin, link.end});
+  if (!handle_) bytes_.check();
+  if (!handle_) fail("it is not a sound of a supported format (", sndfile().strerror(nullptr), ")");
+  check_length();
+}
+
+// All links are opened for their lengths. What differs would have to be resampled or mixed.
+void AudioFile::open_links(const std::vector<size_t>& places) {
+  SndfileInfo first{};
+  int64_t frames = 0;
+  std::vector<Link> links;
+  for (size_t k = 0; k + 1 < places.size(); ++k) {
+    const std::string chain = "the Ogg file is a chain of " + std::to_string(places.size() - 1) + " recordings, ", number = std::to_string(k + 1);
+    Link link{places[k], places[k + 1], frames, 0};
+    try {
+      open_link(link);
+    } catch (const Error& error) {
+      bytes_.check();
+      fail(chain, "of which number ", number, " cannot be read: ", error.what());
+    }
+    if (k == 0) first = info_;
+    const auto refuse = [&](const char* what, int before, int now) {
+      fail(chain, "in which ", what, " changes from ", before, " to ", now, " at number ", number, "; split it, or convert them to one format");
+    };
+    if (info_.channels != first.channels) refuse("the number of channels", first.channels, info_.channels);
+    if (info_.samplerate != first.samplerate) refuse("the rate in Hz", first.samplerate, info_.samplerate);
+    link.frames = info_.frames;
+    frames += link.frames;
+    links.push_back(link);
+  }
+  links_ = std::move(links);
+  link_ = links_.size() - 1;
 }
 
 // Size that libsndfile is told. It reads no more frames than it estimates from this size and the bit rate of the first frames; bit rates
@@ -120,7 +166,7 @@ void AudioFile::open(AudioView view) {
   };
   // What the library prints to stderr becomes part of the error message.
   const CaptureOutput capture(messages_);
-  const auto rest = static_cast<int64_t>(bytes_.size() - view.replaced), begin = static_cast<int64_t>(view.beginning.size());
+  const auto rest = static_cast<int64_t>(std::min(view.end, bytes_.size()) - view.replaced), begin = static_cast<int64_t>(view.beginning.size());
   // The object must not move after this: the library keeps the address of memory_.
   memory_ = {std::move(view), &bytes_, begin + rest, 0};
   info_ = {};
@@ -169,8 +215,9 @@ void AudioFile::seek(int64_t frame) {
   // Far more than codecs need: the bit reservoir of MPEG audio spans a few frames, and Opus converges within 80 ms, which libsndfile adds to these.
   const int64_t before_it = type == kOpus ? info_.samplerate / 8 : info_.samplerate;
   if (frame == 0) return;
+  const auto last_page = [&] { return find_last_vorbis_page(bytes_, memory_.view.replaced, memory_.view.end, info_.frames); };
   int64_t from = is_chained ? frame - before_it : frame;
-  if (type == kVorbis && frame > info_.frames - kVorbisPage) from = std::min(from, find_last_vorbis_page(bytes_, info_.frames) - kVorbisPacket);
+  if (type == kVorbis && frame > info_.frames - kVorbisPage) from = std::min(from, last_page() - kVorbisPacket);
   from = std::max<int64_t>(from, 0);
   bool is_there = from == 0;
   // A stream without a length has no index either: libmpg123 would only estimate the position of a frame.
@@ -232,6 +279,26 @@ int64_t AudioFile::read_pcm(Pcm pcm, int64_t count, T* out) {
 
 template <class T>
 void AudioFile::read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_t begin, int64_t count, T* out) {
+  if (links_.empty()) return read_link(read, begin, count, out);
+  for (size_t k = 0; k < links_.size(); ++k) {
+    const Link& link = links_[k];
+    const int64_t from = std::max(begin, link.first), to = std::min(begin + count, link.first + link.frames);
+    if (from >= to) continue;
+    if (k != link_) {
+      const SndfileInfo before = info_;
+      open_link(link);
+      const bool is_same = info_.frames == link.frames && info_.channels == before.channels && info_.samplerate == before.samplerate;
+      // Another program may have written to the file since.
+      if (!is_same) fail("the file changed while it was read");
+      link_ = k;
+    }
+    read_link(read, from - link.first, to - from, out + (from - begin) * info_.channels);
+  }
+}
+
+// Reads frames of the file, or of the link of a chained file, that is open.
+template <class T>
+void AudioFile::read_link(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_t begin, int64_t count, T* out) {
   seek(begin);
   const CaptureOutput capture(messages_);
   const Pcm pcm = find_pcm();
@@ -250,7 +317,8 @@ void AudioFile::check_errors() const {
 
 void AudioFile::fail_at(int64_t frames) const {
   bytes_.check();
-  std::string reason = "the sound is damaged: it ends after " + std::to_string(frames) + " of " + std::to_string(info_.frames) + " frames";
+  const int64_t first = links_.empty() ? 0 : links_[link_].first;
+  std::string reason = "the sound is damaged: it ends after " + std::to_string(first + frames) + " of " + std::to_string(this->frames()) + " frames";
   const std::string details = messages_.substr(0, messages_.find('\n'));
   fail(details.empty() ? reason : reason + " (" + details + ")");
 }

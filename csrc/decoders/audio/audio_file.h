@@ -13,6 +13,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace ndd {
 
@@ -23,7 +24,7 @@ class AudioFile {
   AudioFile(const AudioFile&) = delete;
   AudioFile& operator=(const AudioFile&) = delete;
 
-  int64_t frames() const { return info_.frames; }
+  int64_t frames() const { return links_.empty() ? info_.frames : links_.back().first + links_.back().frames; }
   int64_t channels() const { return info_.channels; }
   int rate() const { return info_.samplerate; }
   // Whether the samples are stored as integers and need no conversion through floats.
@@ -53,7 +54,16 @@ class AudioFile {
     void operator()(SndfileHandle* handle) const;
   };
 
+  // A recording of a chained Ogg file, which libsndfile reads as a file of its own: it ends with the first one.
+  struct Link {
+    size_t begin, end;
+    int64_t first, frames;
+  };
+
   void open_with_library();
+  void open_links(const std::vector<size_t>& places);
+  void open_link(const Link& link);
+  void check_length();
   void open(AudioView view);
   void reopen();
   void count_frames();
@@ -69,6 +79,9 @@ class AudioFile {
   void read_frames(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_t begin, int64_t count, T* out);
 
   template <class T>
+  void read_link(int64_t (*read)(SndfileHandle*, T*, int64_t), int64_t begin, int64_t count, T* out);
+
+  template <class T>
   int64_t read_pcm(Pcm pcm, int64_t count, T* out);
 
   [[noreturn]] void fail_at(int64_t frames) const;
@@ -78,7 +91,9 @@ class AudioFile {
   const std::optional<flac::FlacFile> flac_;
   Memory memory_{};
   std::string messages_;  // printed by the library
-  SndfileInfo info_{};
+  SndfileInfo info_{};         // of the link that is open, in a chained file
+  std::vector<Link> links_;    // of a chained Ogg file, else empty
+  size_t link_ = 0;            // the one that is open
   std::unique_ptr<SndfileHandle, Close> handle_{nullptr, Close{&messages_}};  // null while a FLAC file needs no library
 };
 

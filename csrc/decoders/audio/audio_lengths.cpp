@@ -156,7 +156,7 @@ AudioView join_frames(SoundBytes& bytes, size_t begin) {
   const size_t size = bytes.size();
   bytes.expect(begin, size);
   const Frame first = *frame_at(bytes, begin);
-  AudioView view{{}, begin, true, 0};
+  AudioView view{{}, begin, SIZE_MAX, true, 0};
   for (size_t at = begin; at < size;) {
     const auto frame = frame_at(bytes, at);
     if (frame && frame->same_stream(first)) {

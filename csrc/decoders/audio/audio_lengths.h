@@ -14,6 +14,7 @@ namespace ndd {
 struct AudioView {
   std::vector<uint8_t> beginning;  // replaces the first `replaced` bytes
   size_t replaced = 0;
+  size_t end = SIZE_MAX;  // of the bytes that are presented, or that of the file
   // MPEG audio without a length, for which libsndfile extrapolates from the first frames. `frames` counts samples per channel; -1 for other files.
   bool is_estimated = false;
   int64_t frames = -1;

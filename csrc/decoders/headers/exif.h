@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The orientation in EXIF data, which PNG and WebP carry in a chunk.
+// The orientation in EXIF data, which JPEG carries in a segment, PNG and WebP in a chunk.
 #pragma once
 
 #include "decoders/orientation.h"
@@ -9,8 +9,8 @@
 
 namespace ndd {
 
-// Reads the content of a chunk: a TIFF structure, with or without the prefix "Exif\0\0". Returns the upright orientation if there is none
-// or the data are damaged: the pixels are still good.
+// Reads the content of the segment or chunk: a TIFF structure, with or without the prefix "Exif\0\0". Returns the upright orientation if there is
+// none or the data are damaged: the pixels are still good.
 Orientation read_exif_orientation(const uint8_t* data, size_t size);
 
 }  // namespace ndd

@@ -26,8 +26,7 @@ struct FileHeader {
   double min_bytes = 0;  // size of the smallest complete file with so many pixels
   std::string unusual;  // the kind of file, as part of a message, if the CPU codecs may not support it
   bool bitmap = false;  // PNM with one bit per pixel
-  bool upright = false;  // a JPEG without an APP1 segment, where EXIF data with an orientation would be
-  std::optional<Orientation> orientation;  // of PNG, TIFF and WebP, where it is read here and not by nvImageCodec
+  std::optional<Orientation> orientation;  // of JPEG, PNG, TIFF and WebP, where it is read here and not by nvImageCodec
   bool gamma = false;  // a PNG that libpng would convert to gray in linear light
   bool needs_rewriting = false;  // see rewrite_file
   size_t raster = 0;  // of PNM: offset of the pixels

@@ -3,6 +3,7 @@
 // such as a restart, may lie between the segments. libjpeg rejects a second frame header anywhere and skips the other bytes. So a second
 // frame header before the scan is rejected here, and a file with other bytes is rewritten without them; what follows the scan is left to
 // libjpeg.
+#include "decoders/headers/exif.h"
 #include "decoders/headers/file_header.h"
 #include "decoders/jpeg/markers.h"
 #include "ndd/error.h"
@@ -91,8 +92,8 @@ size_t find_marker(const EncodedImage& file, size_t at, bool& clean) {
 FileHeader read_jpeg_header(const EncodedImage& file, bool complete) {
   FileHeader header;
   header.codec = "jpeg";
-  header.upright = true;
-  bool framed = false, clean = true;
+  header.orientation.emplace();  // upright unless there is EXIF data
+  bool framed = false, clean = true, has_exif = false;
   // Each round reads one segment: its marker, its length and, if it is a frame header, its content. 2: after the start of the image.
   for (size_t at = 2;;) {
     const size_t code = find_marker(file, at, clean);
@@ -120,10 +121,13 @@ FileHeader read_jpeg_header(const EncodedImage& file, bool complete) {
       framed = true;
       read_frame(segment, length, marker, header);
     }
-    if (marker == kApp1) header.upright = false;
-    // nvImageCodec's parser computes the length of the EXIF data as the length minus 8, which would be negative.
-    if (marker == kApp1 && length < 8 && code + 9 <= file.size && !std::memcmp(segment + 2, "Exif\0\0", 6))
-      reject_header("its EXIF segment is too short");
+    if (marker == kApp1 && code + 9 <= file.size && !std::memcmp(segment + 2, "Exif\0\0", 6)) {
+      // nvImageCodec's parser computes the length of the EXIF data as the length minus 8, which would be negative.
+      if (length < 8) reject_header("its EXIF segment is too short");
+      // Read here, because that parser takes the upper half of a big-endian LONG for the number. The first segment counts, as there.
+      if (!has_exif && !cut) header.orientation = read_exif_orientation(segment + 8, length - 8);
+      has_exif = true;
+    }
     at = code + 1 + length;
   }
   header.needs_rewriting = !clean;

@@ -16,7 +16,7 @@
 namespace ndd {
 namespace {
 
-// Parses the header of a whole file and checks that exactly the promised data follow.
+// Parses the header of a whole file and checks that the promised data follow. More may follow, such as a second array, as for np.load and readers.numpy.
 NpyHeader npy_header(const Samples& files, int64_t i) {
   const auto* file = static_cast<const char*>(files.data(i));
   const int64_t size = files.volume(i);
@@ -25,7 +25,7 @@ NpyHeader npy_header(const Samples& files, int64_t i) {
   if (length > size - prefix) fail("the header of the .npy file is damaged: it ends too early");
   NpyHeader header = parse_npy_header({file + prefix, static_cast<size_t>(length)});
   header.data = prefix + length;
-  if (header.volume * header.item_bytes != size - header.data) {
+  if (header.volume * header.item_bytes > size - header.data) {
     fail("the header promises ", header.volume * header.item_bytes, " bytes of data, but there are ", size - header.data);
   }
   return header;

@@ -58,6 +58,12 @@ _PROGRAMS: dict[str, Callable[[], Any]] = {
     "defaults": lambda: ndd.crop_mirror_normalize(_images(), mirror=[0, 1, 0]),
     "random": lambda: ndd.random.uniform(range=[0, 1], shape=[2], batch_size=4),
     "generator": lambda: ndd.random.RNG(seed=3).draw(4),
+    "budget": lambda: ndd.sizes.budget([[40, 50], [20, 31]], multiple_of=14, max_pixels=7840, frames=[4, 6]),
+    "canvas": lambda: ndd.sizes.canvas([[40, 50], [20, 31]], tile=16, max_tiles=4)[1],
+    "chosen canvas": lambda: ndd.sizes.canvas([[40, 50], [20, 31]], tile=16, canvases=[[16, 32], [32, 32]])[0],
+    "patches": lambda: ndd.sizes.patches([[40, 50], [20, 31]], patch_size=16, max_patches=16),
+    "fit": lambda: ndd.sizes.fit(_images(), box=[24, 24]),
+    "external source": lambda: ndd.ExternalSource(lambda i: np.full(2, i), per_sample=True)(batch_size=3),
     "policy": lambda: augment.rand_augment(_images(), n=2, m=9),
     "cutmix": lambda: augment.cutmix(_images(), ndd.batch([0, 1, 2]), num_classes=3, alpha=1.0)[0],
     "matrix": lambda: ndd.bbox_transform(_boxes(), MT=ndd.transforms.of(ndd.rotate, _images(), angle=10.0)),
@@ -110,6 +116,19 @@ def test_readers_and_loader_ignore_default_device(tmp_path: Path, default_device
         np.testing.assert_array_equal(labels, [[0], [1], [2]])
     for images, _ in ndd.DataLoader(read(), lambda files, labels: (ndd.flip(ndd.decoders.image(files)), labels), batch_size=3):
         np.testing.assert_array_equal(images, _PIXELS[:, :, ::-1])
+
+
+_BATCHES = [ndd.batches.Packed(10), ndd.batches.Bucketed(12), ndd.batches.Balanced(samples=3)]
+
+
+@pytest.mark.parametrize("batches", _BATCHES, ids=lambda batches: type(batches).__name__)
+def test_batches_by_cost_ignore_default_device(batches: ndd.batches.Batches, default_device: None) -> None:
+    lengths = [4, 5, 7, 1, 3, 6, 2]
+    data = [torch.full((length,), length, device="cpu") for length in lengths]
+    batches.cost = lengths
+    delivered = [sample.tolist() for samples, _ in ndd.DataLoader(data, batches=batches) for sample in samples]
+    assert sorted(map(len, delivered)) == sorted(lengths)
+    assert all(sample == [len(sample)] * len(sample) for sample in delivered)
 
 
 @pytest.mark.slow

@@ -50,6 +50,18 @@ def import_values(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
     return from_numpy(np.asarray(view))
 
 
+_LAYOUTS = {"Image": "CHW", "Video": "FCHW"}  # of torchvision's tv_tensors, which this module does not import
+
+
+def layout_of(data: torch.Tensor) -> str | None:
+    """Return the layout of an image or a video of torchvision, also of several in one tensor; None for other tensors."""
+    kind = type(data)
+    if kind is torch.Tensor or not kind.__module__.startswith("torchvision.tv_tensors"):
+        return None
+    layout = _LAYOUTS.get(kind.__name__, "")
+    return {len(layout): layout, len(layout) + 1: "N" + layout}.get(data.dim()) if layout else None
+
+
 def from_torch(data: torch.Tensor) -> tuple[torch.Tensor, bool]:
     """Return a torch tensor as one block of memory, and whether the memory is the same."""
     if data.is_nested:

@@ -54,7 +54,7 @@ class Tensor(Arithmetic):
             self.sources = data.sources
         else:
             values, caller_owned = foreign.import_values(data, wide=dtype is not None)
-            Operand.__init__(self, values, None, None, caller_owned)
+            Operand.__init__(self, values, foreign.layout_of(data) if isinstance(data, torch.Tensor) else None, None, caller_owned)
             self._sample = 0
         if dtype is not None:
             self._convert(types.to_dtype(dtype), foreign.is_python(data))
@@ -369,7 +369,8 @@ def as_tensor(data: Any, dtype: Any = None, device: DeviceLike | None = None, la
 
     Python numbers, strided, read-only and big-endian arrays are copied, as is data that needs another dtype or device. A Batch is stacked, with ``N``
     in front of its layout; samples of different shapes raise ValueError, as late as other errors of queued work, unless ``pad`` pads them with zeros
-    (:meth:`Batch.padded` also returns their lengths). Errors are those of :func:`tensor`.
+    (:meth:`Batch.padded` also returns their lengths). Without ``layout``, an ``Image`` of torchvision has ``CHW`` and a ``Video`` ``FCHW``. Errors
+    are those of :func:`tensor`.
 
     >>> import numpy as np
     >>> a = np.zeros(3, np.float32)

@@ -17,6 +17,7 @@ from torchvision.tv_tensors import set_return_type as set_return_type
 
 from ..suggestions import check_choice
 from .batch import Batch, as_batch, new_batch
+from .tensor import Tensor
 
 Sizes = "list[tuple[int, int]]"
 ClampingMode = Literal["soft", "hard"] | None
@@ -52,6 +53,8 @@ class Typed(Batch, metaclass=_Kind):
         """Return a Batch, or torchvision's object."""
         if isinstance(data, Batch):
             return Batch.__new__(cls)
+        if isinstance(data, Tensor):
+            data = _as_in_torchvision(data) if issubclass(cls, Image) else data.torch()
         return cls._single(data, *args, **options)
 
     def __init__(self, data: Any) -> None:
@@ -93,6 +96,12 @@ class Typed(Batch, metaclass=_Kind):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         vars(self).update(state["meaning"])
+
+
+def _as_in_torchvision(image: Tensor) -> torch.Tensor:
+    """Return the values of an image or video in torchvision's order of axes, channels before rows."""
+    values = image.torch()
+    return values.movedim(-1, -3) if (image.layout or "").endswith("HWC") else values
 
 
 def is_typed(value: Any) -> "TypeGuard[Typed]":

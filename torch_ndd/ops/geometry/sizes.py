@@ -195,7 +195,7 @@ def canvas(
         raise ValueError(f"{op}: give either canvases or max_tiles")
     choices = None
     if canvases is not None:
-        choices = torch.tensor([as_sides(op, "canvases", sides) for sides in canvases], dtype=torch.int64)
+        choices = torch.tensor([as_sides(op, "canvases", sides) for sides in canvases], dtype=torch.int64, device="cpu")
         if not len(choices):
             raise ValueError(f"{op}: canvases is empty")
         for sides in choices.tolist():
@@ -208,7 +208,7 @@ def canvas(
             raise ValueError(f"{op}: min_tiles={min_tiles} and max_tiles={max_tiles} must be a range of at most {MAX_TILES} tiles")
     table, single = extents_table(op, extents)
     # Rows and columns of tiles, then the size of the picture on the canvas.
-    out = torch.empty((len(table), 4), dtype=torch.int64)
+    out = torch.empty((len(table), 4), dtype=torch.int64, device="cpu")
     run(_canvas, (table, choices, height, width, int(min_tiles), int(max_tiles or 0), out), [], out)
     return _result(out[:, :2].contiguous(), single), _result(out[:, 2:].contiguous(), single)
 
@@ -242,9 +242,9 @@ def _integers(op: str, name: str, value: Any, count: int) -> torch.Tensor:
     """Return an argument as int64 (1) or (count)."""
     value = unwrap(value)
     try:
-        numbers = value.torch() if isinstance(value, Tensor | Batch) else torch.as_tensor(value)
+        numbers = value.torch() if isinstance(value, Tensor | Batch) else torch.as_tensor(value, device="cpu")
     except (TypeError, ValueError):  # of a text, or of lists of several lengths
-        numbers = torch.empty(0, dtype=torch.float32)
+        numbers = torch.empty(0, dtype=torch.float32, device="cpu")
     numbers = numbers.cpu().reshape(-1)
     if numbers.is_floating_point() or len(numbers) not in (1, count):
         raise ValueError(f"{op}: {name} must be an integer, or one for each of the {count} samples, got {value!r:.200}")

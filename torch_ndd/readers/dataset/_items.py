@@ -16,7 +16,7 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from ..._core.native import CPU, POOLED_BYTES, empty
 from ..._core.values.batch import Batch, new_batch
-from ..._core.values.foreign import stack_tensors
+from ..._core.values.foreign import layout_of, stack_tensors
 from ..._core.values.tensor import Tensor
 from ..._core.work.sources import UNKNOWN
 from ...io._urls import read_all
@@ -394,7 +394,7 @@ def _batch_of_arrays(values: Sequence[Any], where: str, types: Set[type]) -> Any
     if are_tensors or (_is_tv_tensor(first) and len(types) == 1):
         stacked = stack_tensors(values)
         if stacked is not None:
-            return _with_type(new_batch(stacked, None, _LAYOUTS.get(type(first).__name__)), typed)
+            return _with_type(new_batch(stacked, None, layout_of(first)), typed)
     if not are_tensors:
         # Each property and method of a subclass, such as a tv_tensor, takes a microsecond. Nested tensors have no other form.
         with torch._C.DisableTorchFunctionSubclass():
@@ -414,7 +414,7 @@ def _batch_of_arrays(values: Sequence[Any], where: str, types: Set[type]) -> Any
         tensors = [torch.from_numpy(np.require(value, requirements=["C", "W"])) if isinstance(value, np.ndarray) else value for value in values]
         common = reduce(torch.promote_types, [tensor.dtype for tensor in tensors])
         values = [tensor.to(common) for tensor in tensors]
-    layout = _LAYOUTS.get(type(first).__name__) if isinstance(first, torch.Tensor) else None
+    layout = layout_of(first) if isinstance(first, torch.Tensor) else None
     return _with_type(pack_samples(values, layout, _part(where)), typed)
 
 
@@ -459,9 +459,6 @@ _COLLATE_ARRAYS = default_collate_fn_map[np.ndarray]  # torch's function, which 
 
 def _no_tensor_type(dtype: np.dtype[Any], where: str) -> TypeError:
     return TypeError(f"{_part(where)}: no tensor has the type {dtype}; convert it in the data set (astype, tolist), or give a collate_fn")
-
-
-_LAYOUTS = {"Image": "CHW", "Video": "FCHW"}  # of torchvision's tv_tensors
 
 
 def _is_tv_tensor(value: Any) -> bool:

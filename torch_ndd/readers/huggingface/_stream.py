@@ -19,7 +19,7 @@ from ..._core.values.batch import Batch
 from ..._core.work.bad_samples import UnreadableSamples
 from ...io._urls import reason_of
 from .._sources.streams import Stream
-from ..parquet._columns import Column, select_columns, table_to_batches
+from ..parquet._columns import Column, select_columns, table_to_batches, without_views
 from ..parquet._files import import_arrow
 from ._state import Progress, Queue, StreamState
 
@@ -144,7 +144,7 @@ class ShardStream(Stream):
         places: dict[int, list[int]] = {}  # of the rows in the batch, by chunk
         for place, row in enumerate(rows):
             places.setdefault(id(row.chunk), []).append(place)
-        parts = [rows[chosen[0]].chunk.take([rows[place].row for place in chosen]) for chosen in places.values()]
+        parts = [without_views(rows[chosen[0]].chunk, arrow).take([rows[place].row for place in chosen]) for chosen in places.values()]
         # A column without a value in a chunk may have the type null there, or that of empty lists.
         table = arrow.concat_tables(parts, promote_options="permissive")
         # One take for each chunk and one that restores the order, instead of one for each row.

@@ -29,7 +29,7 @@ from .._keys import Keys
 from .._options import DecodingOptions
 from .._ranges.ranges import Path, as_paths
 from .._threads import BatchThreadsReader
-from ._columns import Column, convert_columns, known_columns, number_type, promised_bytes, select_columns, to_batch, with_files
+from ._columns import Column, convert_columns, known_columns, number_type, promised_bytes, select_columns, to_batch, with_files, without_views
 from ._files import import_arrow, open_file
 from ._groups import Group, Rows, gather
 from ._matching import LocatedRows, WholeTable, read_matching
@@ -363,7 +363,8 @@ class Parquet(BatchThreadsReader):
                 # The rows that a file delivers may differ from what its metadata promise, and samples are numbered by those.
                 if table.num_rows != promised:
                     raise RuntimeError(f"the row group has {table.num_rows} rows instead of {promised}")
-                future.set_result(Group(table, self._selected, import_arrow(self._op)))
+                arrow = import_arrow(self._op)
+                future.set_result(Group(without_views(table, arrow), self._selected, arrow))
             except BaseException as error:
                 # A failed group is forgotten, so that a later request tries again.
                 with self._cache_lock:

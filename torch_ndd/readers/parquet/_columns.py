@@ -19,7 +19,16 @@ from .._ranges.ranges import packed_batch
 def is_bytes(kind: Any, types: Any) -> bool:
     """Return whether a type holds bytes or text."""
     tests = (types.is_binary, types.is_large_binary, types.is_string, types.is_large_string, types.is_fixed_size_binary)
-    return any(test(kind) for test in tests)
+    return any(test(kind) for test in tests) or _is_view_of_bytes(kind, types)
+
+
+def _is_view_of_bytes(kind: Any, types: Any) -> bool:
+    return _is_any(kind, types, "is_string_view", "is_binary_view")
+
+
+def _is_any(kind: Any, types: Any, *tests: str) -> bool:
+    """Return whether one of the tests holds; pyarrow 15 lacks some of them, and the types."""
+    return any(getattr(types, test)(kind) for test in tests if hasattr(types, test))
 
 
 _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4}  # of a decoded value, by the type in a Parquet file; 8 bytes or an offset for all others
@@ -43,7 +52,7 @@ def promised_bytes(group: Any, fields: Sequence[str]) -> tuple[int, int]:
 
 def is_list(kind: Any, types: Any) -> bool:
     """Return whether a type is a list type."""
-    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return _is_any(kind, types, "is_list", "is_large_list", "is_fixed_size_list", "is_list_view", "is_large_list_view")
 
 
 def number_type(kind: Any, types: Any) -> np.dtype | None:
@@ -109,6 +118,30 @@ def _join_chunks(column: Any, arrow: Any) -> Any:
     if isinstance(array, arrow.ChunkedArray):  # no chunk, or more bytes than one array can have
         array = array.chunk(0) if array.num_chunks else arrow.array([], array.type)
     return array.storage if isinstance(array.type, arrow.BaseExtensionType) else array
+
+
+def without_views(table: Any, arrow: Any) -> Any:
+    """Return a table whose columns of text and bytes, also those in structures, have no view types: Arrow cannot take rows of these.
+
+    Lists of them stay, which are refused, and so do views of lists, which Arrow 26 takes correctly but casts to lists that lack values.
+    """
+    types = arrow.types
+
+    def plain(kind: Any) -> Any:
+        if _is_any(kind, types, "is_string_view"):
+            return arrow.large_string()
+        if _is_any(kind, types, "is_binary_view"):
+            return arrow.large_binary()
+        if types.is_struct(kind):
+            fields = [kind.field(k) for k in range(kind.num_fields)]
+            return arrow.struct([field.with_type(plain(field.type)) for field in fields])
+        return kind
+
+    for k, field in enumerate(table.schema):
+        kind = plain(field.type)
+        if kind != field.type:
+            table = table.set_column(k, field.with_type(kind), table.column(k).cast(kind))
+    return table
 
 
 def known_columns(schema: Any, arrow: Any) -> dict[str, tuple[Column, Any]]:
@@ -186,6 +219,7 @@ def with_files(array: Any, folders: Sequence[str], arrow: Any, max_bytes: int = 
 
 def table_to_batches(table: Any, columns: Sequence[Column], arrow: Any) -> dict[str, Batch]:
     """Return all rows of a table. Raise UnreadableSamples for rows with missing or irregular values."""
+    table = without_views(table, arrow)
 
     def convert(column: Column) -> Batch:
         values = table.column(column.field)
@@ -276,7 +310,7 @@ def split_lists(array: Any, arrow: Any) -> tuple[np.ndarray, np.ndarray]:
         rows = rows * extent
         # flatten() respects the offset of a sliced array, unlike `values`.
         array = array.flatten()
-    if is_bytes(array.type, arrow.types):
+    if is_bytes(array.type.value_type if arrow.types.is_dictionary(array.type) else array.type, arrow.types):
         raise ValueError("lists of bytes or text are not supported; columns=[...] names the columns to read")
     values, shapes = _numbers(array, arrow, sample), np.stack(extents, 1)
     if len(values) != shapes.prod(1).sum():
