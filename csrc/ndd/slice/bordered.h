@@ -16,6 +16,7 @@ namespace ndd {
 // positions further each time.
 struct BorderRun {
   int64_t to, extent, from, step, times, period;
+  bool inside;  // the part of the window inside the array
 };
 
 // The runs of a window's positions along an axis.
@@ -30,7 +31,7 @@ class BorderRuns {
     start_ = start;
     const int64_t end = start + extent, first = std::clamp<int64_t>(start, 0, length), last = std::clamp<int64_t>(end, 0, length);
     add_beyond<false>(-std::min<int64_t>(end, 0), -std::min<int64_t>(start, 0));
-    if (first < last) add({first - start, last - first, first, 1, 1, 0});
+    if (first < last) add({first - start, last - first, first, 1, 1, 0, true});
     add_beyond<true>(std::max(start, length) - length, std::max(end, length) - length);
   }
 
@@ -49,9 +50,9 @@ class BorderRuns {
     if (first >= last) return;
     // A run of positions from `begin` on. It begins with the element that is `distance` away from the end, and each further one is farther by `step`.
     const auto add_run = [&](int64_t begin, int64_t extent, int64_t distance, int64_t step, int64_t times, int64_t period) {
-      if (behind) return add({length_ - start_ + begin, extent, length_ - 1 - distance, -step, times, period});
+      if (behind) return add({length_ - start_ + begin, extent, length_ - 1 - distance, -step, times, period, false});
       // In front of the array positions are counted backwards.
-      add({-start_ - begin - extent - (times - 1) * period, extent, distance + (extent - 1) * step, -step, times, period});
+      add({-start_ - begin - extent - (times - 1) * period, extent, distance + (extent - 1) * step, -step, times, period, false});
     };
     if (border_ == Border::clamp || length_ == 1) return add_run(first, last - first, 0, 0, 1, 0);
     const int64_t size = block(), period = border_ == Border::wrap ? size : 2 * size;
@@ -96,16 +97,19 @@ class BorderedWindow {
   // start(axis) is where the window begins. A window with elements needs an array with elements.
   template <class Start>
   void add(Border border, Start start) {
-    if (std::all_of(out_shape_, out_shape_ + ndim_, [](int64_t extent) { return extent > 0; })) add_axis(0, border, start, 0, 0);
+    if (std::all_of(out_shape_, out_shape_ + ndim_, [](int64_t extent) { return extent > 0; })) add_axis(0, border, start, 0, 0, true);
   }
 
  private:
   template <class Start>
-  void add_axis(int d, Border border, const Start& start, int64_t from, int64_t to) {
+  void add_axis(int d, Border border, const Start& start, int64_t from, int64_t to, bool inside) {
     if (d == ndim_) {
       Slice& slice = batch_.slices.emplace_back(slice_);
       slice.origin = from;
       slice.out = static_cast<char*>(slice_.out) + to * out_bytes_;
+      // Of the rows beside the array, a part of the cache lines is not theirs: written past the caches, 16 VGA images with a border of two pixels take
+      // 717 us instead of 808.
+      slice.cached = !inside;
       return;
     }
     for (const BorderRun& run : BorderRuns(border, start(d), out_shape_[d], in_shape_[d])) {
@@ -115,7 +119,7 @@ class BorderedWindow {
       for (int64_t k = 0; k < (has_room ? 1 : run.times); ++k) {
         if (has_room && run.times > 1) append(run.times, 0, run.period * out_step_[d]);
         append(run.extent, run.step * in_step_[d], out_step_[d]);
-        add_axis(d + 1, border, start, from + run.from * in_step_[d], to + (run.to + k * run.period) * out_step_[d]);
+        add_axis(d + 1, border, start, from + run.from * in_step_[d], to + (run.to + k * run.period) * out_step_[d], inside && run.inside);
         slice_.ndim = ndim;
       }
     }

@@ -214,11 +214,11 @@ inline void copy_rows(const char* src, int64_t in_step, char* dst, int64_t out_s
   });
 }
 
-// Fills rows with n copies of an item: a border of 16 bytes around 16 images of 256x320x3 takes 20 us instead of 45.
-inline void repeat_rows(const char* item, char* dst, int64_t out_step, int64_t rows, int64_t n, int64_t bytes) {
+// Fills rows with n copies of an item, which is `in_step` bytes further in the next row: a border of 16 bytes around 16 images of 256x320x3 takes 20 us instead of 45.
+inline void repeat_rows(const char* item, int64_t in_step, char* dst, int64_t out_step, int64_t rows, int64_t n, int64_t bytes) {
   const int64_t all = n * bytes;
-  if (all < 16 || all > 256 || 16 % bytes != 0) {
-    for (int64_t r = 0; r < rows; ++r, dst += out_step) repeat_item(item, dst, n, bytes);
+  if (all < 16 || all > 256 || 16 % bytes != 0 || in_step != 0) {
+    for (int64_t r = 0; r < rows; ++r, item += in_step, dst += out_step) repeat_item(item, dst, n, bytes);
     return;
   }
   char pattern[64];
