@@ -29,7 +29,7 @@ def test_constants_as_inputs(value):
 
 
 @pytest.mark.parametrize("border", ["edge", "reflect", "reflect_101", "101", "wrap", "Clamp"])
-def test_borders(border):
+def test_borders_of_windows_and_filters(border):
     def define(dali):
         image = dali.fn.reshape(IMAGE, layout="HWC")
         window = dali.fn.slice(image, start=[-3, -8], shape=[9, 20], axis_names="HW", out_of_bounds_policy=border)
