@@ -97,7 +97,7 @@ __attribute__((target("avx2"))) inline void stream_bytes(const char* src, char* 
 #endif
 
 // Writes `all` bytes of an item of 3, 6 or 12 bytes, more than eight.
-inline void repeat_in_24(const char* item, char* dst, int64_t all, int64_t bytes) {
+__attribute__((noinline)) inline void repeat_in_24(const char* item, char* dst, int64_t all, int64_t bytes) {
   uint64_t low = 0, high = 0;
   if (bytes == 3) {
     uint16_t first = 0;
