@@ -131,6 +131,20 @@ CASES = (
         tv=lambda v2, x: v2.functional.crop(x, 120, 64, 240, 512).clone(),
     ),
     Case(
+        "slice, reflected border",
+        ndd=lambda ndd, types, x: ndd.slice(x, start=[-16, -16], shape=[512, 672], axis_names="HW", out_of_bounds_policy="reflect_101"),
+        np=lambda x: np.pad(x, [(16, 16), (16, 16), (0, 0)], mode="reflect"),
+        cv2=lambda cv2, x: cv2.copyMakeBorder(x, 16, 16, 16, 16, cv2.BORDER_REFLECT_101),
+        tv=lambda v2, x: v2.functional.pad(x, [16, 16], padding_mode="reflect"),
+    ),
+    Case(
+        "slice, repeated edges",
+        ndd=lambda ndd, types, x: ndd.slice(x, start=[-16, -16], shape=[512, 672], axis_names="HW", out_of_bounds_policy="edge"),
+        np=lambda x: np.pad(x, [(16, 16), (16, 16), (0, 0)], mode="edge"),
+        cv2=lambda cv2, x: cv2.copyMakeBorder(x, 16, 16, 16, 16, cv2.BORDER_REPLICATE),
+        tv=lambda v2, x: v2.functional.pad(x, [16, 16], padding_mode="edge"),
+    ),
+    Case(
         "pad to 512x704",
         ndd=lambda ndd, types, x: ndd.pad(x, shape=[512, 704], axis_names="HW", fill_value=7.0),
         cv2=lambda cv2, x: cv2.copyMakeBorder(x, 0, 32, 0, 64, cv2.BORDER_CONSTANT, value=(7, 7, 7)),

@@ -62,7 +62,7 @@ struct EnumerationRecord {
   static const ::ndd::detail::FunctionRecord name##_record(#name, ::ndd::Gil::gil, &name); \
   NDD_EXTERN Result name parameters
 
-// Defines an enumeration whose numbers Python reads under the given name: native.numbers("filter.Border").
+// Defines an enumeration whose numbers Python reads under the given name: native.numbers("resize.Rule").
 #define NDD_ENUM(known_as, name, type, ...) \
   enum class name : type { __VA_ARGS__ };   \
   inline const ::ndd::detail::EnumerationRecord name##_record(known_as, #__VA_ARGS__)

@@ -62,6 +62,22 @@ def test_out_of_bounds(layout: str) -> None:
                 assert_near("crop", data, layout, raises=raises, crop=with_depth(size, layout), **options)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("border", ["edge", "clamp", "reflect", "1001", "reflect_1001", "reflect101", "reflect_101", "101", "wrap", "fill"])
+def test_borders_of_crops(layout: str, border: str) -> None:
+    data = array(layout)
+    for size in ([20, 30], [3, 40], [61, 5], [90, 101]):
+        options = {"crop_pos_x": 0.2, "crop_pos_y": 0.9, "out_of_bounds_policy": border, "fill_values": [7.0]}
+        assert_near("crop", data, layout, crop=with_depth(size, layout), **options)
+    assert_near("crop", [array("HWC"), array("HWC", W=40)], "HWC", crop=[20, 30], out_of_bounds_policy=border, dtype=dtype("float32"))
+
+
+@pytest.mark.parametrize("policy", ["fill", "Pad", "edge", "clamp", "reflect", "reflect_101", "101", "wrap"])
+def test_borders_of_crop_mirror_normalize(policy: str) -> None:
+    raises = None if policy.lower() in ("fill", "pad") else RuntimeError
+    assert_near("crop_mirror_normalize", array("HWC"), "HWC", 1e-5, raises, crop=[20, 30], out_of_bounds_policy=policy, fill_values=[7.0])
+
+
 @pytest.mark.parametrize("target", ["uint8", "float16", "float32"])
 def test_crop_dtype(target: str) -> None:
     for source in ("uint8", "int16", "int32"):

@@ -172,6 +172,7 @@ def test_wrong_arguments_of_laplacian(options: dict[str, Any]) -> None:
 WEIGHTS = np.random.default_rng(1).uniform(-0.3, 0.4, (4, 5)).astype(np.float32)
 FILTERS: list[dict[str, Any]] = [
     *({"border": border} for border in ("reflect_101", "reflect_1001", "wrap", "clamp", "constant")),
+    *({"border": name} for name in ("reflect101", "101", "reflect", "reflect1001", "1001", "edge", "pad", "fill", "Edge", "REFLECT_101")),
     {"anchor": 0},
     {"anchor": [3, 1]},
     {"anchor": [-1, 4], "border": "wrap"},

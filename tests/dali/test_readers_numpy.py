@@ -58,7 +58,7 @@ def test_random_windows_of_arrays(root: Path, name: str) -> None:
     random = np.random.default_rng(len(name))
     rejected = 0
     for _ in range(25):
-        options: dict[str, Any] = {"out_of_bounds_policy": str(random.choice(["pad", "constant", "trim_to_shape", "error"]))}
+        options: dict[str, Any] = {"out_of_bounds_policy": str(random.choice(["pad", "constant", "fill", "trim_to_shape", "error"]))}
         options["fill_value"] = float(random.choice([0, 1.5, -2.5, 300]))
         count = ndim
         if ndim and random.random() < 0.3:

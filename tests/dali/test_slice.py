@@ -166,7 +166,53 @@ def test_relative_windows_that_end_halfway_are_rounded_alike(length: int) -> Non
         assert_same(lambda m, a=start, b=part: m.slice(m.tensor(values), [a], [b], axes=[0], out_of_bounds_policy="pad"))
 
 
+BORDERS = (
+    "edge",
+    "clamp",
+    "reflect",
+    "reflect_1001",
+    "reflect1001",
+    "1001",
+    "reflect_101",
+    "reflect101",
+    "101",
+    "wrap",
+    "fill",
+    "Edge",
+    "REFLECT_101",
+)
+
+
+@pytest.mark.parametrize("border", BORDERS)
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64"])
+def test_random_windows_with_borders(border: str, dtype: str) -> None:
+    random = np.random.default_rng(len(border))
+    for _ in range(6):
+        ndim = int(random.integers(1, 5))
+        count = int(random.integers(1, ndim + 1))
+        values = [random.integers(0, 100, random.integers(1, 7, ndim)).astype(dtype) for _ in range(2)]
+        limits = [random.integers(low, 30, (2, count)).astype(np.int32) for low in (-30, 0)]
+        options: dict[str, Any] = {"axes": random.permutation(ndim)[:count].tolist(), "out_of_bounds_policy": border, "fill_values": [5.0]}
+        if random.integers(2) and dtype in ("uint8", "int16", "float32"):
+            options["dtype"] = "float32"
+
+        def cut(m: Any, values: Any = values, limits: Any = limits, options: Any = options) -> Any:
+            start, shape = (m.batch(list(rows)) for rows in limits)
+            converted = {"dtype": m.float32} if "dtype" in options else {}
+            return m.slice(m.batch(values), start=start, shape=shape, **{**options, **converted})
+
+        assert_same(cut)
+
+
+@pytest.mark.parametrize("policy", ["replicate", "symmetric", "ERROR", "Trim_To_Shape", " edge", ""])
+def test_policies_that_neither_takes(policy: str) -> None:
+    assert_same(lambda m: m.slice(hw(m), start=[3, 1], shape=[3, 3], out_of_bounds_policy=policy), raises=RuntimeError)
+
+
 def test_deliberate_differences() -> None:
+    empty = np.zeros((0,), np.uint8)  # DALI returns whatever is in memory, or divides by 0
+    with pytest.raises(RuntimeError, match="axis W has no elements"):
+        evaluate(lambda m: m.slice(m.tensor(empty), start=[0], shape=[3], axes=[0], out_of_bounds_policy="edge"), ndd)
     assert ndd.slice(line(ndd), start=[1], shape=[2], axes=[0], dtype=ndd.int16).dtype is ndd.int16
     with pytest.raises(TypeError, match="'start' takes integers"):
         ndd.slice(line(ndd), start=[1.7], shape=[2], axes=[0])

@@ -64,6 +64,9 @@ def test_slices_of_any_alignment(seed: int) -> None:
     window |= {f"crop_pos_{axis}": positions(rng, x.batch_size) for axis in "xy"}
     for fill in (7, list(range(1, channels + 1))):
         assert_same(lambda fill=fill: ndd.crop(x, fill_values=fill, **window))
+    for border in ("edge", "reflect", "reflect_101", "wrap"):
+        start, shape = [rng.randint(-90, 9), -rng.randint(0, 40)], [rng.randint(40, 300), width + rng.randint(0, 90)]
+        assert_same(lambda b=border, s=start, e=shape: ndd.slice(x, start=s, shape=e, axis_names="HW", out_of_bounds_policy=b))
     if dtype not in ("uint8", "float32", "float16"):
         return
     mirror = ndd.batch([np.int32(rng.randint(0, 1)) for _ in range(x.batch_size)])

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import torch_ndd.ops.color._opencv_colors  # noqa: F401  the kernels of translated Albumentations
+from torch_ndd._core import native
 
 IMAGES = torch.zeros(3, 8, 6, 3, dtype=torch.uint8)
 FLOATS = torch.zeros(3, 8, 6, 3)
@@ -194,7 +195,7 @@ def test_windows_far_outside_of_their_images_are_filled(start: int, mirrored: bo
     starts, fill, mirror = torch.tensor([[start, 0, 0]]), torch.tensor([7.0]), torch.tensor([int(mirrored)], dtype=torch.int32)
     for op in ("pad", "paste"):
         output = torch.zeros_like(IMAGES)
-        getattr(torch.ops.ndd, op)(IMAGES + 1, None, starts, fill, True, "HWC", output, None)
+        getattr(torch.ops.ndd, op)(IMAGES + 1, None, starts, fill, native.numbers("Border")["constant"], "HWC", output, None)
         assert output.unique().tolist() == [7]
     output = torch.zeros_like(FLOATS)
     starts = torch.tensor([[0, start, 0]])

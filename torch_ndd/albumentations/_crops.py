@@ -89,7 +89,6 @@ class PaddedCrop(Window):
     def _pad_and_cut(self, images: Batch, params: Params, sample: Sample, fill: Any) -> Batch:
         if self.border == _pixels.CONSTANT or not bool(params["pads"].any()):
             return self.cut(images, params, fill)  # the window leaves the image
-        # Reflected or repeated borders: the kernel of crops has constant ones only.
         padded = _pixels.pad(images, params["pads"], sample, self.border, fill)
         return self.cut(padded, {"window": params["window"] + params["pads"][:, [2, 0, 2, 0]]}, fill)
 

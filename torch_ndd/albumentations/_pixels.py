@@ -7,10 +7,11 @@ import torch
 
 from .. import types
 from .._core.values.batch import Batch
+from ..ops._borders import Border, BorderMode
 from ..ops.generic.convert import cast
 from ..ops.geometry import slice as slices
 from ..ops.geometry.resize import resize
-from ..ops.geometry.warp import Border, warp_perspective
+from ..ops.geometry.warp import warp_perspective
 from ._sample import OP, Sample
 from ._step import per_sample, refuse
 
@@ -27,7 +28,8 @@ _FILTERS = {
     NEAREST_EXACT: types.INTERP_NN,
 }
 _WARP_FILTERS = {number: _FILTERS[number] for number in (NEAREST, LINEAR, CUBIC)}
-_BORDERS: dict[int, Border] = {CONSTANT: "constant", REPLICATE: "replicate", REFLECT: "reflect", WRAP: "wrap", REFLECT_101: "reflect_101"}
+_BORDERS: dict[int, BorderMode] = {CONSTANT: "constant", REPLICATE: "replicate", REFLECT: "reflect", WRAP: "wrap", REFLECT_101: "reflect_101"}
+_POLICIES: dict[int, Border] = {CONSTANT: "constant", REPLICATE: "edge", REFLECT: "reflect", WRAP: "wrap", REFLECT_101: "reflect_101"}
 
 
 def check_filter(transform: Any, warps: bool = False) -> None:
@@ -46,10 +48,12 @@ def check_fill(fill: Any) -> Any:
     return [float(number) for number in fill] if isinstance(fill, tuple | list) else float(fill)
 
 
-def crop(images: Batch, top: torch.Tensor, left: torch.Tensor, height: torch.Tensor, width: torch.Tensor, fill: Any = None) -> Batch:
-    """Return a window of each image; where it leaves the image, ``fill`` pads it, and None is an error."""
+def crop(
+    images: Batch, top: torch.Tensor, left: torch.Tensor, height: torch.Tensor, width: torch.Tensor, fill: Any = None, border: int = CONSTANT
+) -> Batch:
+    """Return a window of each image; where it leaves the image, there is a border, or an error if ``fill`` is None."""
     start, shape = (torch.stack(pair, 1).to(torch.int64) for pair in ((top, left), (height, width)))
-    options: dict[str, Any] = {} if fill is None else {"out_of_bounds_policy": "pad", "fill_values": fill}
+    options: dict[str, Any] = {} if fill is None else {"out_of_bounds_policy": _POLICIES[border], "fill_values": fill}
     return slices.slice(images, start=per_sample(start, torch.int32), shape=_shared(shape), axes=[0, 1], **options)
 
 
@@ -76,11 +80,7 @@ def pad(images: Batch, sides: torch.Tensor, sample: Sample, border: int, fill: A
     """Pad images by (top, bottom, left, right) pixels, int64 (N, 4)."""
     height, width = sample.sizes
     top, bottom, left, right = sides.unbind(1)
-    if border == CONSTANT:
-        return crop(images, -top, -left, height + top + bottom, width + left + right, fill)
-    # Other borders are those of a warp that only moves the image.
-    matrices = translation(left.double(), top.double())
-    return warp(images, matrices, torch.stack([height + top + bottom, width + left + right], 1), NEAREST, border, fill)
+    return crop(images, -top, -left, height + top + bottom, width + left + right, fill, border)
 
 
 def translation(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

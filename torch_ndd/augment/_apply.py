@@ -12,8 +12,9 @@ import torch
 from .. import types
 from .._core.values.batch import Batch, as_batch, new_batch
 from .._core.values.tensor import Tensor
+from ..ops._borders import BorderMode
 from ..ops.color._byte_steps import KINDS, NUMBERS, can_filter, takes, with_steps
-from ..ops.geometry.warp import Border, warp_affine, warp_perspective
+from ..ops.geometry.warp import warp_affine, warp_perspective
 from ..ops.shape.reshape import copy
 from ._augmentations import Augmentation, EncodedValues
 from ._inputs import add_channels, restore_channels
@@ -146,7 +147,7 @@ def _warp(images: Batch, inverses: Batch, fill_value: Any, interp_type: types.DA
     # Only the projective warp interpolates cubically.
     rows = inverses.torch()
     projective = torch.cat([rows, torch.tensor([0.0, 0.0, 1.0]).expand(len(rows), 1, 3)], 1)
-    border: Border = "replicate" if fill_value is None else "constant"
+    border: BorderMode = "replicate" if fill_value is None else "constant"
     return warp_perspective(images, matrix=new_batch(projective), border_mode=border, fill_value=fill_value, interp_type=interp_type)
 
 

@@ -48,8 +48,8 @@ class Numpy(BatchThreadsReader):
         file_root: A folder.
         files: Paths, relative to ``file_root``.
         fill_value: Value outside the array with ``out_of_bounds_policy="pad"``.
-        out_of_bounds_policy: What to do with a window that leaves the array: ``"error"`` makes it a bad sample, ``"pad"`` or ``"constant"``
-            pads it, ``"trim_to_shape"`` trims it.
+        out_of_bounds_policy: What to do with a window that leaves the array: ``"error"`` makes it a bad sample, ``"pad"``, ``"constant"`` or
+            ``"fill"`` pads it, ``"trim_to_shape"`` trims it.
         roi_axes: Axes of the limits, by default all; negative axes count from the last.
         roi_start, roi_end, roi_shape, rel_roi_start, rel_roi_end, rel_roi_shape: The window: numbers, or an array of them; at most one start and one
             of the others. A call ``reader(batch_size=..., roi_start=...)`` takes them too, also as a Batch with those of each sample.
@@ -135,7 +135,7 @@ class Numpy(BatchThreadsReader):
     @override
     def scan(self) -> int:
         if self._ranges is None:
-            self._policy = check_policy(self._op, self._policy)
+            self._policy = check_policy(self._op, self._policy).policy
             self._ranges = self._files.find(self._op, self._filter)
         return self._ranges.size
 

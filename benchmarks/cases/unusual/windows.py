@@ -56,6 +56,25 @@ CASES = (
         },
     ),
     *on(
+        "slice, reflected border",
+        lambda ndd, types, x: ndd.slice(x, start=[-9, -7], rel_end=[1.1, 1.1], axis_names="HW", out_of_bounds_policy="reflect_101"),
+        *("uint8", "CHW", "4 channels", "uint16", "float32", "7x5 pixels", "1281x853", "ragged", "videos"),
+    ),
+    *on(
+        "slice, repeated edges",
+        lambda ndd, types, x: ndd.slice(x, start=[-9, -7], rel_end=[1.1, 1.1], axis_names="HW", out_of_bounds_policy="edge"),
+        *("uint8", "CHW", "4 channels", "float32", "ragged"),
+    ),
+    *on(
+        "crop, many periods",
+        lambda ndd, types, x: ndd.crop(x, crop=[533, 801], out_of_bounds_policy="wrap"),
+        *("uint8", "7x5 pixels", "ragged"),
+    ),
+    *arguments(
+        "crop",
+        {"repeated edges, to float32": lambda ndd, types, x: ndd.crop(x, crop=[533, 801], out_of_bounds_policy="edge", dtype=ndd.float32)},
+    ),
+    *on(
         "slice, one fill",
         lambda ndd, types, x: ndd.slice(x, start=[-60, -40], shape=[333, 401], axis_names="HW", out_of_bounds_policy="pad", fill_values=7.0),
         *("CHW", "float16", "videos"),

@@ -148,9 +148,9 @@ void copy_box(const Box& box, int64_t item, bool cached) {
     return;
   }
   // Strides of zero repeat one element, as in a broadcast.
-  if (axis.in == 0 && axis.out * item == bytes && rows.in == 0) {
+  if (axis.in == 0 && axis.out * item == bytes) {
     for_each_row(box, std::max(row - 1, 0), [&](int64_t from, int64_t to, int64_t) {
-      slice::repeat_rows(box.src + from * item, box.dst + to * item, rows.out * item, rows.extent, axis.extent, bytes);
+      slice::repeat_rows(box.src + from * item, rows.in * item, box.dst + to * item, rows.out * item, rows.extent, axis.extent, bytes);
     });
     return;
   }
@@ -333,7 +333,7 @@ class Outside {
     char* const out = static_cast<char*>(slice_.out) + start * bytes_;
     slice::repeat_item(item, out, first, bytes_);
     const int64_t at = first + row - before - after;
-    slice::repeat_rows(item, out + at * bytes_, row * bytes_, (last - at + row - 1) / row, before + after, bytes_);
+    slice::repeat_rows(item, 0, out + at * bytes_, row * bytes_, (last - at + row - 1) / row, before + after, bytes_);
     slice::repeat_item(item, out + last * bytes_, all - last, bytes_);
   }
 

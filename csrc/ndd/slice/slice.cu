@@ -430,7 +430,7 @@ void launch_general(const std::vector<Slice>& general, const std::vector<Channel
 // One launch for each kind of slice in the batch, usually a single one.
 void launch_slices(const std::string& op, SliceBatch batch, DType in, DType out) {
   using namespace slice_gpu;
-  constexpr size_t kMaxPeriod = 4;  // inputs of cat and stack
+  constexpr size_t kMaxPeriod = 9;  // inputs of cat and stack, boxes of an image with a border on all sides
   // By kernel: contiguous rows, normalized or converted elements, moved items by their size, and planes whose axes are exchanged.
   SliceWork copied, converted, moved[4], turned;
   std::vector<Slice> general;

@@ -108,7 +108,8 @@ __device__ __forceinline__ void stage_sides(uint8_t* tile, const int32_t* rows, 
 #pragma unroll 1
   for (int n = static_cast<int>(threadIdx.x); n < count * sides; n += kThreads) {
     const int r = n / sides, side = n - r * sides, pixel = side < left ? side - left : inside + side - left;
-    const uint8_t* const from = in + (int64_t{rows[r]} * image.width + reflect_101_of<int32_t>(x + pixel, image.width)) * kInner;
+    const uint8_t* const from =
+        in + (int64_t{rows[r]} * image.width + border_index_of<int32_t>(Border::reflect_101, x + pixel, image.width)) * kInner;
     uint8_t* const to = tile + r * L::kPitch + kUnit + pixel;
 #pragma unroll
     for (int c = 0; c < kInner; ++c) to[c * L::kColorPitch] = __ldg(from + c);
@@ -189,7 +190,7 @@ __global__ void __launch_bounds__(kThreads, kResident) blur_gpu(const __grid_con
       for (;;) {
         // The rows above the first result are staged on their own, so every later step has 32 rows.
         const int fresh = ready < halo ? halo - ready : kRows;
-        if (thread < fresh) rows[thread] = reflect_101_of<int32_t>(next + thread, image.height);
+        if (thread < fresh) rows[thread] = border_index_of<int32_t>(Border::reflect_101, next + thread, image.height);
         __syncthreads();  // also: the results of the previous step are stored
         stage<kInner>(tile, rows, fresh, image, in, x);
         __syncthreads();

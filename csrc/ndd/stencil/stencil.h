@@ -15,42 +15,12 @@
 #include <vector>
 
 #include "ndd/args.h"
+#include "ndd/border.h"
 #include "ndd/error.h"
 #include "ndd/hd.h"
-#include "ndd/python_interface.h"
 #include "ndd/samples.h"
 
 namespace ndd {
-
-// What lies outside an image.
-NDD_ENUM("filter.Border", Border, int32_t, reflect_101, reflect_1001, clamp, wrap, constant);
-
-// Index `i` mirrored into [0, n) without repeating the border element: ... 2 1 | 0 1 2 ... n-1 | n-2 ...
-template <class Index>
-NDD_HD Index reflect_101_of(Index i, Index n) {
-  if (i >= 0 && i < n) return i;
-  if (n == 1) return 0;
-  const Index period = 2 * n - 2;
-  i %= period;
-  if (i < 0) i += period;
-  return i < n ? i : period - i;
-}
-NDD_HD int64_t reflect_101(int64_t i, int64_t n) { return reflect_101_of<int64_t>(i, n); }
-
-// The element of [0, n) that represents element `i`; -1 for a constant border. With a 32-bit index a GPU divides in a third of the instructions.
-template <class Index>
-NDD_HD Index border_index_of(Border border, Index i, Index n) {
-  if (i >= 0 && i < n) return i;
-  if (border == Border::reflect_101) return reflect_101_of<Index>(i, n);
-  if (border == Border::clamp) return i < 0 ? 0 : n - 1;
-  if (border == Border::constant) return -1;
-  // reflect_1001 repeats the border element, so its period is 2 n.
-  const Index period = border == Border::wrap ? n : 2 * n;
-  i %= period;
-  if (i < 0) i += period;
-  return i < n ? i : period - 1 - i;
-}
-NDD_HD int64_t border_index(Border border, int64_t i, int64_t n) { return border_index_of<int64_t>(border, i, n); }
 
 // A symmetric window of 2 * radius() + 1 taps: half[k] is the weight of the two elements at distance k, half[0] that of the center.
 struct SymmetricWindow {

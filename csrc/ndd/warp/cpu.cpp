@@ -137,7 +137,7 @@ class RowSampler {
       (this->*sample_)(coords, n, staged_.data());
     }
     store_(staged_.data(), n * src_.channels, out);
-    if (interp_ != Interp::nearest || src_.border != WarpBorder::constant) return;
+    if (interp_ != Interp::nearest || src_.border != Border::constant) return;
     for (int64_t j = 0; j < n; ++j)
       // The fill value is not converted like a pixel of the input, so it is written afterwards.
       if (positions_.pixel[j] < 0) std::memcpy(out + j * pixel_bytes(), plane_->fill.data(), pixel_bytes());
@@ -185,7 +185,7 @@ class RowSampler {
   void copy_moved(int64_t column, int64_t row, int64_t n, char* out) {
     if constexpr (D == 2) {
       // The row may lie beyond the source too: the border rule then chooses another line, or -1 for the fill value.
-      const int64_t bytes = pixel_bytes(), line = border_index(row, src_.size[1], src_.border), begin = std::clamp<int64_t>(-column, 0, n);
+      const int64_t bytes = pixel_bytes(), line = border_index(src_.border, row, src_.size[1]), begin = std::clamp<int64_t>(-column, 0, n);
       const int64_t end = line < 0 ? begin : std::clamp<int64_t>(src_.size[0] - column, begin, n);
       const char* const from = plane_->data + line * src_.size[0] * bytes;
       if (end > begin && streams_) slice::move_streamed(from + (column + begin) * bytes, bytes, out + begin * bytes, end - begin, bytes);
@@ -209,15 +209,15 @@ class RowSampler {
     if (first >= last) return;
     const int64_t bytes = pixel_bytes(), width = src_.size[0], begin = column + first, end = column + last, n = last - first;
     char* const to = out + first * bytes;
-    const bool mirrored = src_.border == WarpBorder::reflect || src_.border == WarpBorder::reflect_101;
-    const int64_t twice = src_.border == WarpBorder::reflect ? 1 : 0,
+    const bool mirrored = src_.border == Border::reflect_1001 || src_.border == Border::reflect_101;
+    const int64_t twice = src_.border == Border::reflect_1001 ? 1 : 0,
                   turn = begin < 0 ? -twice : 2 * width - 2 + twice;  // pixels c and turn - c are the same
-    if (line < 0 || src_.border == WarpBorder::constant) return slice::repeat_item(plane_->fill.data(), to, n, bytes);
-    if (src_.border == WarpBorder::replicate) return slice::repeat_item(from + (begin < 0 ? 0 : width - 1) * bytes, to, n, bytes);
+    if (line < 0 || src_.border == Border::constant) return slice::repeat_item(plane_->fill.data(), to, n, bytes);
+    if (src_.border == Border::clamp) return slice::repeat_item(from + (begin < 0 ? 0 : width - 1) * bytes, to, n, bytes);
     // A mirrored border is the same pixels in the opposite order, as long as it does not reach the other end.
     if (mirrored && turn - begin < width && turn - (end - 1) >= 0)
       return slice::move_items(from + (turn - begin) * bytes, -bytes, to, bytes, n, bytes);
-    for (int64_t j = 0; j < n; ++j) std::memcpy(to + j * bytes, from + border_index(begin + j, width, src_.border) * bytes, bytes);
+    for (int64_t j = 0; j < n; ++j) std::memcpy(to + j * bytes, from + border_index(src_.border, begin + j, width) * bytes, bytes);
   }
 
   // Whether point j lies in pixel column + j of this row, for all j.
@@ -279,7 +279,7 @@ class RowSampler {
       }
     }
     // The vector loop clamps or marks points outside; wrapping them around needs a division each.
-    const bool periodic = src_.border != WarpBorder::constant && src_.border != WarpBorder::replicate;
+    const bool periodic = src_.border != Border::constant && src_.border != Border::clamp;
     if (!periodic) return void(locate<D, Interp::nearest>(src_, coords, n, positions_));
     if (!locate<D, Interp::nearest, true>(src_, coords, n, positions_)) return;
     for (int64_t j = 0; j < n; ++j)

@@ -36,8 +36,8 @@ namespace ndd {
 // input has one frame per map of that image; `first_spatial` refers to the input, `frames` to the output.
 class WarpImages {
  public:
-  WarpImages(const char* op, const Samples& in, const Samples& out, WarpBorder border, const MaybeTensor& fill, int64_t first_spatial,
-             int64_t spatial, bool frames, bool fades = false)
+  WarpImages(const char* op, const Samples& in, const Samples& out, Border border, const MaybeTensor& fill, int64_t first_spatial, int64_t spatial,
+             bool frames, bool fades = false)
       : op_(op), in_(in), out_(out), border_(border), first_(first_spatial), spatial_(spatial), lead_(out.ndim() - in.ndim()), frames_(frames),
         fades_(fades) {
     if (first_ < 0 || first_ + spatial_ > in.ndim() || (lead_ != 0 && lead_ != 1))
@@ -117,7 +117,7 @@ class WarpImages {
 
   const char* op_;
   Samples in_, out_;
-  WarpBorder border_;
+  Border border_;
   std::shared_ptr<const Args<float>> fill_;
   // Dimension of the first spatial axis, number of spatial axes, dimensions that only the output has (0 or 1).
   int64_t first_, spatial_, lead_;

@@ -30,7 +30,7 @@ bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
     // Neighbors before and after the one that contains the point.
     constexpr int32_t lead = kLead<interp>, trail = kTaps<interp> / 2;
     // A replicated border has the border's own value everywhere, so clamping the point implements it, as long as the filter has at most two taps.
-    const bool clamp = src.border == WarpBorder::replicate && kTaps<interp> <= 2, constant = src.border == WarpBorder::constant;
+    const bool clamp = src.border == Border::clamp && kTaps<interp> <= 2, constant = src.border == Border::constant;
     // The range to which points are clamped: just beyond where they no longer matter, so the conversion to int32 is defined.
     float least[D], most[D];
     int32_t size[D], top[D], highest[D], step[D];
@@ -47,11 +47,8 @@ bool locate(const WarpSource<D>& src, const Coordinates<D>& coords, int64_t n, P
         least[d] = -kFar;
         most[d] = highest[d] = kFar;
         // With a period of 0, positions beyond the border are left to the general path.
-        period[d] = size[d] >= kFar                     ? 0
-                    : src.border == WarpBorder::wrap    ? size[d]
-                    : src.border == WarpBorder::reflect ? 2 * size[d]
-                                                        : 2 * size[d] - 2;
-        turned[d] = src.border == WarpBorder::reflect ? period[d] - 1 : period[d];
+        period[d] = size[d] >= kFar ? 0 : src.border == Border::wrap ? size[d] : src.border == Border::reflect_1001 ? 2 * size[d] : 2 * size[d] - 2;
+        turned[d] = src.border == Border::reflect_1001 ? period[d] - 1 : period[d];
       }
     }
     const float* __restrict at = coords.at[0];

@@ -161,7 +161,7 @@ class TapReader {
 
   __device__ explicit TapReader(const WarpSource<2>& src)
       : across(static_cast<int32_t>(src.size[0])), down(static_cast<int32_t>(src.size[1])),
-        pitch(static_cast<uint32_t>(src.stride[1]) * static_cast<uint32_t>(sizeof(T))), keeps_inside(src.border == WarpBorder::replicate && K <= 2) {
+        pitch(static_cast<uint32_t>(src.stride[1]) * static_cast<uint32_t>(sizeof(T))), keeps_inside(src.border == Border::clamp && K <= 2) {
     const int32_t width = static_cast<int32_t>(src.size[0]), height = static_cast<int32_t>(src.size[1]);
     data_ = static_cast<const char*>(src.data);
     begin_ = least_ = 0;

@@ -111,7 +111,7 @@ __device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, Ou
   for (int d = 0; d < 2; ++d) {
     const int32_t size = static_cast<int32_t>(src.size[d]);
     float c = K > 1 ? from.at[d] - 0.5f : from.at[d], low;
-    if (src.border == WarpBorder::replicate && size >= K) {  // as in AxisTaps
+    if (src.border == Border::clamp && size >= K) {  // as in AxisTaps
       c = fminf(fmaxf(c, 0.0f), static_cast<float>(size - 1));
       low = fminf(floorf(c), static_cast<float>(size - K));
     } else {
@@ -122,7 +122,7 @@ __device__ void careful_pixel(const WarpSource<2>& src, const Point<2>& from, Ou
     bool any = false;
 #pragma unroll
     for (int k = 0; k < K; ++k) {
-      const int32_t i = border_index(static_cast<int32_t>(low) + k, size, src.border);
+      const int32_t i = border_index_of<int32_t>(src.border, static_cast<int32_t>(low) + k, size);
       any |= i >= 0;
       offset[d][k] = i < 0 ? -1 : i * static_cast<int32_t>(src.stride[d]);
     }

@@ -8,14 +8,13 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ndd/border.h"
 #include "ndd/hd.h"
-#include "ndd/python_interface.h"
 #include "ndd/resample/resample.h"
 
 namespace ndd {
 
 enum class Interp : int32_t { nearest, linear, cubic, lanczos3, copy };  // the first values equal ndd's InterpType; copy ignores the map
-NDD_ENUM("warp.Border", WarpBorder, int32_t, constant, replicate, reflect, reflect_101, wrap);
 
 template <int D>
 struct Point {
@@ -43,7 +42,7 @@ struct WarpSource {
   const void* data;
   int64_t size[D], stride[D];
   int64_t channels;
-  WarpBorder border;
+  Border border;
   float fill;          // the value of a constant border,
   const float* fills;  // or, if not null, its value in each channel
   bool fades = false;  // for a constant border: see faded()
@@ -64,23 +63,11 @@ struct WarpItem {
 // Offsets and pixel numbers have type Index: int32_t is for CUDA, where 64-bit arithmetic takes two to five times as many instructions.
 namespace warp {
 
-// The pixel that represents pixel i of a line of n; -1 where the fill value is visible.
-template <class Index>
-NDD_HD Index border_index(Index i, Index n, WarpBorder border) {
-  if (i >= 0 && i < n) return i;
-  if (border == WarpBorder::constant) return -1;
-  if (border == WarpBorder::replicate || n == 1) return i < 0 ? 0 : n - 1;
-  const Index period = border == WarpBorder::wrap ? n : border == WarpBorder::reflect ? 2 * n : 2 * n - 2;
-  Index k = i < 0 ? i + period : i - (i < period ? 0 : period);
-  if (k < 0 || k >= period) k = (k % period + period) % period;  // avoids the two divisions in the common case
-  return k < n ? k : border == WarpBorder::reflect ? period - 1 - k : period - k;
-}
-
 // Clamps a coordinate to a range that an int64 can hold. Further beyond the border than any filter reaches, constant and replicated borders no longer
 // change. NaN becomes such a point as well.
 template <class Index>
-NDD_HD float limited(float p, Index size, WarpBorder border) {
-  const bool periodic = border != WarpBorder::constant && border != WarpBorder::replicate;
+NDD_HD float limited(float p, Index size, Border border) {
+  const bool periodic = border != Border::constant && border != Border::clamp;
   const float far = 1073741824.0f, least = periodic ? -far : -8.0f, most = periodic ? far : static_cast<float>(size) + 8.0f;
 #ifdef __CUDA_ARCH__
   return fminf(fmaxf(p, least), most);
@@ -106,7 +93,7 @@ NDD_HD Index nearest_tap(const WarpSource<D>& src, const Point<D>& p) {
   Index offset = 0;
   for (int d = 0; d < D; ++d) {
     const float low = whole_below(limited(p.at[d], static_cast<Index>(src.size[d]), src.border));
-    const Index i = border_index(static_cast<Index>(low), static_cast<Index>(src.size[d]), src.border);
+    const Index i = border_index_of(src.border, static_cast<Index>(low), static_cast<Index>(src.size[d]));
     if (i < 0) return -1;
     offset += i * static_cast<Index>(src.stride[d]);
   }
@@ -129,7 +116,7 @@ NDD_HD LinearTaps<D, Index> linear_taps(const WarpSource<D>& src, const Point<D>
     const float low = whole_below(c), right = c - low;
     Index at[2] = {static_cast<Index>(low), static_cast<Index>(low) + 1};
     for (Index& i : at) {
-      i = border_index(i, static_cast<Index>(src.size[d]), src.border);
+      i = border_index_of(src.border, i, static_cast<Index>(src.size[d]));
       i = i < 0 ? -1 : i * static_cast<Index>(src.stride[d]);
     }
     // Each axis doubles the taps: bit d of a tap's index selects its neighbor along axis d.
@@ -197,7 +184,7 @@ NDD_HD WideTaps<interp, Index> wide_taps(const WarpSource<2>& src, const Point<2
     const float c = limited(p.at[d] - 0.5f, static_cast<Index>(src.size[d]), src.border), low = whole_below(c);
     wide_weights<interp>(c - low, taps.weight[d]);
     for (int k = 0; k < taps.K; ++k) {
-      const Index i = border_index(static_cast<Index>(low) + k - kLead<interp>, static_cast<Index>(src.size[d]), src.border);
+      const Index i = border_index_of<Index>(src.border, static_cast<Index>(low) + k - kLead<interp>, static_cast<Index>(src.size[d]));
       taps.offset[d][k] = i < 0 ? -1 : i * static_cast<Index>(src.stride[d]);
     }
   }

@@ -21,13 +21,13 @@ struct U8Image {
   bool usable = false;  // this CPU and this image qualify for the fast path
   const uint8_t* data = nullptr;
   int32_t width = 0, height = 0, channels = 0;
-  WarpBorder border = WarpBorder::constant;
+  Border border = Border::constant;
   uint8_t fill[32] = {};  // repeated for eight pixels
   bool exact = false;     // computes in float, which takes twice the time
 };
 
 // `fill` is one pixel.
-inline U8Image u8_linear(const uint8_t* data, int64_t width, int64_t height, int64_t channels, WarpBorder border, const char* fill) {
+inline U8Image u8_linear(const uint8_t* data, int64_t width, int64_t height, int64_t channels, Border border, const char* fill) {
   U8Image image{false, data, static_cast<int32_t>(width), static_cast<int32_t>(height), static_cast<int32_t>(channels), border, {}};
 #if defined(__x86_64__) && !defined(__CUDACC__)
   image.usable = cpu_isa() != Isa::base && width >= 2 && height >= 2 && channels <= 4 && width * height * channels < INT32_MAX;
@@ -134,7 +134,7 @@ NDD_AVX2 void linear_u8_avx2(const U8Image& image, const float* xs, const float*
   for (int64_t j = 0; j < n; j = j + 16 <= n || j + 8 == n ? j + 8 : n - 8) {
     uint8_t* dst = out + j * channels;
     __m256 x = _mm256_sub_ps(_mm256_loadu_ps(xs + j), half), y = _mm256_sub_ps(_mm256_loadu_ps(ys + j), half);
-    if (image.border != WarpBorder::replicate) {
+    if (image.border != Border::clamp) {
       const auto within = [&](__m256 low, __m256 high, __m256 v) __attribute__((always_inline, target("avx2,fma"))) {
         return _mm256_and_ps(_mm256_cmp_ps(v, low, _CMP_GE_OQ), _mm256_cmp_ps(v, high, _CMP_LE_OQ));
       };
@@ -143,7 +143,7 @@ NDD_AVX2 void linear_u8_avx2(const U8Image& image, const float* xs, const float*
         const __m256 minus = _mm256_sub_ps(zero, one);
         const __m256 touches = _mm256_and_ps(within(minus, _mm256_add_ps(last_x, one), x), within(minus, _mm256_add_ps(last_y, one), y));
         // No pixel of the group touches the image.
-        if (_mm256_movemask_ps(touches) == 0 && image.border == WarpBorder::constant) std::memcpy(dst, image.fill, 8 * channels);
+        if (_mm256_movemask_ps(touches) == 0 && image.border == Border::constant) std::memcpy(dst, image.fill, 8 * channels);
         else slow(j);
         continue;
       }

@@ -18,7 +18,7 @@ namespace ndd::warp {
 struct PlaneShape {
   bool usable = false;  // this CPU and these planes qualify for the fast path
   int32_t width = 0, height = 0;
-  WarpBorder border = WarpBorder::constant;
+  Border border = Border::constant;
 };
 
 // Of bytes or float32.
@@ -28,7 +28,7 @@ struct SampledPlane {
   float fill;
 };
 
-inline PlaneShape linear_shape(int64_t width, int64_t height, WarpBorder border) {
+inline PlaneShape linear_shape(int64_t width, int64_t height, Border border) {
   PlaneShape shape{false, static_cast<int32_t>(width), static_cast<int32_t>(height), border};
 #if defined(__x86_64__) && !defined(__CUDACC__)
   // Positions are 32 bits wide, and two rows of four pixels are read together.
@@ -140,7 +140,7 @@ NDD_AVX512 void linear_planes_wide(const PlaneShape& shape, const float* xs, con
   const auto within = [&](__m512 low, __m512 high, __m512 v) __attribute__((always_inline, target("avx512f,avx512bw,avx512dq,avx512vl,avx2"))) {
     return static_cast<uint32_t>(_mm512_cmp_ps_mask(v, low, _CMP_GE_OQ) & _mm512_cmp_ps_mask(v, high, _CMP_LE_OQ));
   };
-  const bool clamps = shape.border == WarpBorder::replicate, fills = shape.border == WarpBorder::constant;
+  const bool clamps = shape.border == Border::clamp, fills = shape.border == Border::constant;
 
   // The last step overlaps the one before if n is not a multiple of 16.
   for (int64_t j = 0; j < n; j = j + 32 <= n || j + 16 == n ? j + 16 : n - 16) {
@@ -189,7 +189,7 @@ NDD_AVX2 void linear_planes(const PlaneShape& shape, const float* xs, const floa
   const auto within = [&](__m256 low, __m256 high, __m256 v) __attribute__((always_inline, target("avx2"))) {
     return _mm256_and_ps(_mm256_cmp_ps(v, low, _CMP_GE_OQ), _mm256_cmp_ps(v, high, _CMP_LE_OQ));
   };
-  const bool clamps = shape.border == WarpBorder::replicate, fills = shape.border == WarpBorder::constant;
+  const bool clamps = shape.border == Border::clamp, fills = shape.border == Border::constant;
 
   // The last step overlaps the one before if n is not a multiple of 8.
   for (int64_t j = 0; j < n; j = j + 16 <= n || j + 8 == n ? j + 8 : n - 8) {

@@ -88,8 +88,8 @@ struct Image {
 class Arguments {
  public:
   Arguments(const Samples& in, const Tensor& steps, const Tensor& fill_value, int64_t interp_type, int64_t border, bool fades, bool planar)
-      : in_(in), steps_(steps), fills_(fill_value), interp_(static_cast<Interp>(interp_type)), border_(static_cast<WarpBorder>(border)),
-        fades_(fades), planar_(planar) {}
+      : in_(in), steps_(steps), fills_(fill_value), interp_(static_cast<Interp>(interp_type)), border_(static_cast<Border>(border)), fades_(fades),
+        planar_(planar) {}
 
   Interp interp() const { return interp_; }
   int64_t turns() const { return steps_.cols() / kNumbers; }
@@ -151,7 +151,7 @@ class Arguments {
   Args<double> steps_;
   Args<float> fills_;
   Interp interp_;
-  WarpBorder border_;
+  Border border_;
   bool fades_, planar_;
 };
 

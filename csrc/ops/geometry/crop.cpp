@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // crop, slice, pad and paste: a window of the input, or the input within a larger window, converted to the output's type. Python computes the windows.
+#include "ndd/slice/bordered.h"
 #include "ndd/slice/slice.h"
 #include "ops/geometry/window.h"
 
@@ -8,12 +9,13 @@ namespace {
 
 constexpr char kCrop[] = "crop", kSlice[] = "slice", kPad[] = "pad", kPaste[] = "paste";
 
-// `layout` is empty for a sample without channels.
+// `border`: a Border, or kInside for windows that must not leave the input. `layout` is empty for a sample without channels.
 template <const char* op>
-void copy_windows(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start, const Tensor& fill_values, bool pad,
+void copy_windows(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& start, const Tensor& fill_values, int64_t border,
                   const std::string& layout, const Tensor& output, const MaybeTensor& output_shapes) {
   const Samples in(input, input_shapes), out(output, output_shapes);
-  const Window window(op, start, fill_values, pad, layout);
+  const bool pad = fills(op, border), bordered = border != kInside && !pad;
+  const Window window(op, start, fill_values, border != kInside, layout);
   const int ndim = static_cast<int>(in.ndim()), channel = static_cast<int>(layout.find('C'));
   if (out.ndim() != ndim || (!layout.empty() && static_cast<int>(layout.size()) != ndim))
     fail(Error::Value, op, ": the output and the layout must have the ", ndim, " dimensions of the input");
@@ -21,8 +23,17 @@ void copy_windows(const Tensor& input, const MaybeTensor& input_shapes, const Te
   run_slices(op, in, out, copies, [=](int64_t i, SliceBatch& batch) {
     const int64_t *from = in.shape(i), *to = out.shape(i);
     for (int a = 0; a < ndim; ++a) window.check(i, a, to[a], from[a]);
-    Slice slice =
-        window_slice(in.data(i), from, out.data(i), to, nullptr, ndim, [&](int a) { return window.start(i, a); }, [](int) { return false; });
+    const auto first = [&](int a) { return window.start(i, a); };
+    if (bordered) {
+      window.check_elements(i, from, to, ndim);
+      Slice whole;
+      whole.in = in.data(i), whole.out = out.data(i);
+      whole.copies = copies;
+      whole.channels = static_cast<int64_t>(batch.channels.size());
+      batch.channels.emplace_back();
+      return BorderedWindow(batch, whole, from, to, ndim, out.item_bytes()).add(static_cast<Border>(border), first);
+    }
+    Slice slice = window_slice(in.data(i), from, out.data(i), to, nullptr, ndim, first, [](int) { return false; });
     slice.copies = copies;
     slice.channels = static_cast<int64_t>(batch.channels.size());
     if (pad && channel >= 0) window.fill.check(i, to[channel]);

@@ -91,7 +91,7 @@ class TableMaps {
 void remap(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& mapx, const MaybeTensor& mapx_shapes, const Tensor& mapy,
            const MaybeTensor& mapy_shapes, const Tensor& fill_value, int64_t interp, bool centered, bool relative, bool fades, int64_t first_spatial,
            bool frames, const Tensor& output, const MaybeTensor& output_shapes) {
-  const WarpImages images("experimental.remap", {input, input_shapes}, {output, output_shapes}, WarpBorder::constant, fill_value, first_spatial, 2,
+  const WarpImages images("experimental.remap", {input, input_shapes}, {output, output_shapes}, Border::constant, fill_value, first_spatial, 2,
                           frames, fades);
   const TableMaps maps(images, Samples::possibly_repeated(mapx, mapx_shapes), Samples::possibly_repeated(mapy, mapy_shapes), centered ? 0.5f : 0.0f,
                        relative);

@@ -69,8 +69,8 @@ class RotationMaps {
 void rotate(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& angle, const MaybeTensor& axis, const MaybeTensor& fill_value,
             int64_t interp_type, bool fades, int64_t first_spatial, int64_t spatial, bool frames, const Tensor& output,
             const MaybeTensor& output_shapes) {
-  const WarpImages images("rotate", {input, input_shapes}, {output, output_shapes}, fill_value ? WarpBorder::constant : WarpBorder::replicate,
-                          fill_value, first_spatial, spatial, frames, fades);
+  const WarpImages images("rotate", {input, input_shapes}, {output, output_shapes}, fill_value ? Border::constant : Border::clamp, fill_value,
+                          first_spatial, spatial, frames, fades);
   const Interp interp = static_cast<Interp>(interp_type);
   if (spatial == 3) warp_images<3, false>(images, interp, RotationMaps<3>(images, angle, axis));
   else warp_images<2, false>(images, interp, RotationMaps<2>(images, angle, axis));

@@ -31,7 +31,7 @@ struct SphereMaps {
 
 void sphere(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& fill_value, int64_t interp_type, const Tensor& mask,
             int64_t first_spatial, bool frames, const Tensor& output, const MaybeTensor& output_shapes) {
-  const WarpImages images("sphere", {input, input_shapes}, {output, output_shapes}, WarpBorder::constant, fill_value, first_spatial, 2, frames);
+  const WarpImages images("sphere", {input, input_shapes}, {output, output_shapes}, Border::constant, fill_value, first_spatial, 2, frames);
   warp_images<2, false>(images, static_cast<Interp>(interp_type), SphereMaps{Args<int64_t>(mask)});
 }
 

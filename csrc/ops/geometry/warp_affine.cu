@@ -24,8 +24,8 @@ void warp(const WarpImages& images, Interp interp, const MaybeTensor& mtx, const
 void warp_affine(const Tensor& input, const MaybeTensor& input_shapes, const MaybeTensor& mtx, const MaybeTensor& mtx_shapes,
                  const MaybeTensor& matrix, const MaybeTensor& fill_value, int64_t interp_type, bool inverse_map, bool fades, int64_t first_spatial,
                  int64_t spatial, bool frames, const Tensor& output, const MaybeTensor& output_shapes) {
-  const WarpImages images("warp_affine", {input, input_shapes}, {output, output_shapes}, fill_value ? WarpBorder::constant : WarpBorder::replicate,
-                          fill_value, first_spatial, spatial, frames, fades);
+  const WarpImages images("warp_affine", {input, input_shapes}, {output, output_shapes}, fill_value ? Border::constant : Border::clamp, fill_value,
+                          first_spatial, spatial, frames, fades);
   (spatial == 3 ? warp<3> : warp<2>)(images, static_cast<Interp>(interp_type), mtx, mtx_shapes, matrix, inverse_map);
 }
 

@@ -93,7 +93,7 @@ struct WaterMaps {
 void water(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& ampl_x, const Tensor& ampl_y, const MaybeTensor& fill_value,
            const Tensor& freq_x, const Tensor& freq_y, int64_t interp_type, const Tensor& mask, const Tensor& phase_x, const Tensor& phase_y,
            int64_t first_spatial, bool frames, const Tensor& output, const MaybeTensor& output_shapes) {
-  const WarpImages images("water", {input, input_shapes}, {output, output_shapes}, WarpBorder::constant, fill_value, first_spatial, 2, frames);
+  const WarpImages images("water", {input, input_shapes}, {output, output_shapes}, Border::constant, fill_value, first_spatial, 2, frames);
   const WaterMaps maps{Args<float>(ampl_x),  Args<float>(ampl_y),  Args<float>(freq_x), Args<float>(freq_y),
                        Args<float>(phase_x), Args<float>(phase_y), Args<int64_t>(mask)};
   warp_images<2, false>(images, static_cast<Interp>(interp_type), maps);

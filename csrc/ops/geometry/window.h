@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ndd/args.h"
+#include "ndd/border.h"
 #include "ndd/kernel.h"
 #include "ndd/slice/slice.h"
 
@@ -44,6 +45,15 @@ class PerChannel {
   Args<float> values_;
 };
 
+// In place of a Border: windows lie inside of their samples.
+inline constexpr int64_t kInside = -1;
+
+// Whether what lies outside is filled. Throws unless `border` is a Border or kInside.
+inline bool fills(const std::string& op, int64_t border) {
+  if (border < kInside || border > static_cast<int64_t>(Border::wrap)) fail(Error::Value, op, ": there is no border ", border);
+  return border == static_cast<int64_t>(Border::constant);
+}
+
 class Window {
  public:
   // `start`: rows of where the window begins in each axis of the input; its extents are those of the output.
@@ -57,8 +67,15 @@ class Window {
     const int64_t begin = start(i, axis);
     // As a difference: the sum of a large start and the extent could overflow.
     if (pad_ || (begin >= 0 && begin <= in_extent - extent)) return;
-    fail(op_, ": sample ", i, ": the window [", begin, ", ", begin + extent, ") exceeds axis ",
-         layout_.empty() ? std::to_string(axis) : layout_.substr(axis, 1), " of extent ", in_extent);
+    fail(op_, ": sample ", i, ": the window [", begin, ", ", begin + extent, ") exceeds axis ", name(axis), " of extent ", in_extent);
+  }
+
+  // Throws if the window has elements, but the sample has none of which its border could consist.
+  void check_elements(int64_t i, const int64_t* in_shape, const int64_t* out_shape, int ndim) const {
+    if (std::any_of(out_shape, out_shape + ndim, [](int64_t extent) { return extent <= 0; })) return;
+    for (int axis = 0; axis < ndim; ++axis)
+      if (in_shape[axis] <= 0)
+        fail(op_, ": sample ", i, ": axis ", name(axis), " has no elements of which the border could consist; out_of_bounds_policy=\"pad\" fills it");
   }
 
   bool pad() const { return pad_; }
@@ -66,6 +83,8 @@ class Window {
   PerChannel fill;
 
  private:
+  std::string name(int axis) const { return layout_.empty() ? std::to_string(axis) : layout_.substr(axis, 1); }
+
   std::string op_;
   Args<int64_t> start_;
   bool pad_;

@@ -74,7 +74,7 @@ struct JitterMaps {
 
 void jitter(const Tensor& input, const MaybeTensor& input_shapes, const Tensor& fill_value, int64_t interp_type, const Tensor& mask, int64_t degree,
             const Tensor& words, const Tensor& output, const MaybeTensor& output_shapes) {
-  const WarpImages images("jitter", {input, input_shapes}, {output, output_shapes}, WarpBorder::constant, fill_value, 0, 2, false);
+  const WarpImages images("jitter", {input, input_shapes}, {output, output_shapes}, Border::constant, fill_value, 0, 2, false);
   check_same("jitter", images.out(), images.in());  // samples that are masked out are copied
   const JitterMaps maps{words, drawn_words("jitter", words), static_cast<float>(degree), Args<int64_t>(mask)};
   warp_images<2, false>(images, static_cast<Interp>(interp_type), maps);

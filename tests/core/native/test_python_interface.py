@@ -78,7 +78,7 @@ def test_unknown_enumeration_is_an_import_error() -> None:
 
 
 def test_numbers_of_enumerations() -> None:
-    assert native.numbers("filter.Border") == {"reflect_101": 0, "reflect_1001": 1, "clamp": 2, "wrap": 3, "constant": 4}
+    assert native.numbers("Border") == {"constant": 0, "clamp": 1, "reflect_1001": 2, "reflect_101": 3, "wrap": 4}
     assert native.numbers("coco.Flags") == {"read_polygons": 1, "read_masks": 2, "read_categories": 4, "read_crowds": 8}
     assert native.numbers("stream.Mode") == {"deferred": 1, "eager": 2, "sync": 3}
 

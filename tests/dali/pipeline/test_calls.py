@@ -28,6 +28,17 @@ def test_constants_as_inputs(value):
     both(lambda dali: run(dali, lambda dali: dali.fn.cast(eval(value, {"dali": dali, "np": np}), dtype=dali.types.FLOAT)))
 
 
+@pytest.mark.parametrize("border", ["edge", "reflect", "reflect_101", "101", "wrap", "Clamp"])
+def test_borders_of_windows_and_filters(border):
+    def define(dali):
+        image = dali.fn.reshape(IMAGE, layout="HWC")
+        window = dali.fn.slice(image, start=[-3, -8], shape=[9, 20], axis_names="HW", out_of_bounds_policy=border)
+        weights = np.float32([[0, 0, 0, 0, 1]])
+        return window, dali.fn.crop(image, crop=[9, 5], out_of_bounds_policy=border), dali.fn.filter(image, weights, border=border)
+
+    both(lambda dali: run(dali, define))
+
+
 @pytest.mark.parametrize(
     "call",
     [

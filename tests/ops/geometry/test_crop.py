@@ -255,7 +255,7 @@ IMAGE = np.arange(6 * 7 * 3, dtype=np.uint8).reshape(6, 7, 3)
         ({"crop": [2, 3], "crop_w": 2}, "crop cannot be combined with crop_w"),
         ({"crop_w": 2}, "crop_w alone"),
         ({"crop_d": 2}, "crop_d alone"),
-        ({"crop": [2, 3], "out_of_bounds_policy": "ignore"}, "out_of_bounds_policy must be one of error, pad, constant, trim_to_shape, got 'ignore'"),
+        ({"crop": [2, 3], "out_of_bounds_policy": "ignore"}, "out_of_bounds_policy must be one of error, .*pad, .*got 'ignore'"),
         ({"crop": [2, 3], "rounding": "up"}, "rounding must be one of round, truncate, half_to_even, got 'up'"),
         ({"crop": [9, 9], "out_of_bounds_policy": "pad", "fill_values": [1, 2]}, "'fill_values' has 2 values, but there are 3 channels"),
     ],

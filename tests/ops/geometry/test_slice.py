@@ -158,7 +158,10 @@ IMAGE = np.arange(6 * 7 * 3, dtype=np.uint8).reshape(6, 7, 3)
         ({"end": 1, "shape": 2}, "end and shape are mutually exclusive"),
         ({"start": 1, "axes": [3]}, "Axis 3 out of range"),
         ({"start": 1, "axis_names": "D"}, "Axis 'D' is not present"),
-        ({"start": 1, "out_of_bounds_policy": "ignore"}, "out_of_bounds_policy must be one of error, pad, constant, trim_to_shape, got 'ignore'"),
+        (
+            {"start": 1, "out_of_bounds_policy": "ignore"},
+            "out_of_bounds_policy must be one of error, trim_to_shape, reflect_101, .*edge, pad, fill, got 'ignore'",
+        ),
         ({"start": 1, "out_of_bounds_policy": "pad", "fill_values": [1, 2]}, "'fill_values' has 2 values, but there are 3 channels"),
     ],
 )

@@ -64,8 +64,8 @@ def address(function: Any) -> int:
 def numbers(enumeration: str) -> dict[str, int]:
     """Return the numbers of a C++ enumeration (``NDD_ENUM``) by the names of its enumerators.
 
-    >>> numbers("filter.Border")["clamp"]
-    2
+    >>> numbers("Border")["clamp"]
+    1
 
     Raises:
         ImportError: The library has no such enumeration: it was built from other sources.

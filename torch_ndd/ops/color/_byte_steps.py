@@ -18,13 +18,13 @@ from ..._core.values.dispatch import output as allocate_output
 from ..._core.values.dispatch import run
 from ..._core.work.pending import SAME_SAMPLE
 from ...types import INTERP_CUBIC
+from .._borders import BORDERS
 
 _kernel = native.kernel("byte_steps")
 KINDS = native.numbers("byte_steps.Kind")
 """The number of each kind of step."""
 NUMBERS = 10
 """Numbers of a step: its kind, and its parameter, the six numbers of a matrix from output to input, or the nine weights of a filter."""
-_BORDERS = native.numbers("warp.Border")
 
 
 _MAX_GPU_CHANNELS = 16
@@ -73,7 +73,7 @@ def with_steps(
         steps,
         torch.tensor(fill, dtype=torch.float32),
         int(interp_type),
-        _BORDERS[border],
+        BORDERS[border],
         fade,
         images.layout == "CHW",
         output.buffer,

@@ -6,11 +6,11 @@ from typing import Any, Literal, cast, get_args
 
 import torch
 
-from ..._core import native
 from ..._core.operators.operator import DeviceLike, Double, Kept, PerSample, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
 from ..._core.values.batch import batch as batch
+from .._borders import Border, border_number
 from .._columns import extents_of
 from .._outputs import frames_of, like, resized, result_type
 
@@ -122,9 +122,7 @@ def sharpness(input: T, /, *, batch_size: int | None = None, device: DeviceLike 
     return launch(like(images), [sharpness, (images.layout or "").index("H")])
 
 
-Border = Literal["reflect_101", "reflect_1001", "clamp", "wrap", "constant"]
 Mode = Literal["same", "valid"]
-BORDERS = native.numbers("filter.Border")
 
 
 @operator()
@@ -150,10 +148,10 @@ def filter(
             filtered.
         filter: the weights, any numeric type, with as many dimensions as the filtered axes; one filter for all samples, one per sample, or one per
             frame with :func:`per_frame`, which expands an image to that many frames.
-        fill_value: value of pixels beyond a "constant" border, by default 0: one number, one per sample, or one per frame.
+        fill_value: value of pixels beyond a constant border, by default 0: one number, one per sample, or one per frame.
         anchor: the weight applied to the output's own pixel, one number or one per axis; -1 is the middle, ``size // 2``.
-        border: pixels beyond the border: "reflect_101" ``(cb|abc|ba)``, "reflect_1001" ``(ba|abc|cb)``, "wrap" ``(bc|abc|ab)``, "clamp"
-            ``(aa|abc|cc)`` or "constant".
+        border: pixels beyond the border: "reflect_101", "reflect101" or "101" ``(cb|abc|ba)``, "reflect_1001", "reflect1001", "1001" or "reflect"
+            ``(ba|abc|cb)``, "wrap" ``(bc|abc|ab)``, "clamp" or "edge" ``(aa|abc|cc)``, "constant", "pad" or "fill" with ``fill_value``.
         mode: "same" keeps the size; "valid" computes only the outputs whose window lies within the data, ``size - filter + 1``, and has no anchor.
         dtype: that of the data (default) or float32; integers are rounded half away from zero and saturated.
 
@@ -175,7 +173,7 @@ def filter(
         raise RuntimeError(f"filter: data with {spatial} spatial dimensions take a filter with as many, got one with {weights.ndim - outer}")
     if fill is not None and fill.ndim > (1 if frames and (fill.layout or "").startswith("F") else 0):
         raise RuntimeError(f"filter: fill_value must be a number, or one for each frame, got an array with {fill.ndim} dimensions")
-    check_choice("filter", "border", border, BORDERS)
+    outside = border_number("filter", "border", border)
     check_choice("filter", "mode", mode, get_args(Mode))
     extents = extents_of(images)[first : first + spatial]
     if mode == "valid":
@@ -185,7 +183,7 @@ def filter(
     out = (
         like(images, dtype) if mode == "same" and frame_count is None else resized(images, range(first, first + spatial), extents, dtype, frame_count)
     )
-    return launch(out, [anchor, BORDERS[border], mode == "valid", first, spatial], any_shape=mode == "same" and not frames)
+    return launch(out, [anchor, outside, mode == "valid", first, spatial], any_shape=mode == "same" and not frames)
 
 
 def _check_elements(op: str, spatial: int, **arguments: Any) -> None:

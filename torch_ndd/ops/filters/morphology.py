@@ -2,19 +2,14 @@
 """Rank filters: the minimum, maximum and median of a window."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, get_args
 
-from ..._core import native
 from ..._core.operators.operator import DeviceLike, PerSample, T, launch, operator
-from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
+from .._borders import BorderMode, border_number
 from .._outputs import like
 
 LAYOUTS = ("HW", "HWC", "FHWC", "CHW", "FCHW")
-# Numbered like ndd::Border.
-_NAMES = {"reflect_1001": "reflect", "clamp": "replicate"}  # OpenCV's
-Border = Literal["reflect_101", "reflect", "replicate", "wrap", "constant"]
-_BORDERS = {_NAMES.get(name, name): number for name, number in native.numbers("filter.Border").items()}
 
 
 def _launch(op: str, images: Batch, *arguments: Any, **pairs: Any) -> Any:
@@ -26,10 +21,10 @@ def _launch(op: str, images: Batch, *arguments: Any, **pairs: Any) -> Any:
 
 
 def _launch_morphology(op: str, images: Batch, anchor: Any, border_mode: str, iterations: int, mask_size: Any) -> Any:
-    check_choice(op, "border_mode", border_mode, _BORDERS)
+    border = border_number(op, "border_mode", border_mode, get_args(BorderMode))
     if not 1 <= iterations < 2**31:
         raise RuntimeError(f"{op}: iterations must be 1 or more, got {iterations}")
-    return _launch(op, images, iterations, _BORDERS[border_mode], anchor=anchor, mask_size=mask_size)
+    return _launch(op, images, iterations, border, anchor=anchor, mask_size=mask_size)
 
 
 @operator(name="experimental.dilate", layouts=LAYOUTS)
@@ -40,7 +35,7 @@ def dilate(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     anchor: PerSample[int | Sequence[int]] = -1,
-    border_mode: Border = "constant",
+    border_mode: BorderMode = "constant",
     iterations: int = 1,
     mask_size: PerSample[int | Sequence[int]] = 3,
 ) -> T:
@@ -72,7 +67,7 @@ def erode(
     batch_size: int | None = None,
     device: DeviceLike | None = None,
     anchor: PerSample[int | Sequence[int]] = -1,
-    border_mode: Border = "constant",
+    border_mode: BorderMode = "constant",
     iterations: int = 1,
     mask_size: PerSample[int | Sequence[int]] = 3,
 ) -> T:

@@ -2,7 +2,7 @@
 """The position of a crop window: its start and extents from sizes, relative positions and the policy for windows that leave the image."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -10,6 +10,7 @@ import torch
 from ..._core.native.tracing import is_compiling
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
+from .._borders import BORDERS, Border, fold_border
 from .._columns import (
     Column,
     at_sample,
@@ -32,16 +33,33 @@ from ._axis_numbers import AxisNumbers
 from ._windows import CropWindow as CropWindow
 from ._windows import find_windows
 
-Policy = Literal["error", "pad", "constant", "trim_to_shape"]
+Policy = Literal["error", "pad", "constant", "fill", "trim_to_shape"]
+BorderPolicy = Literal["error", "trim_to_shape", Border]
 Rounding = Literal["round", "truncate", "half_to_even"]
 _ROUNDINGS = get_args(Rounding)
 CROP_LAYOUTS = ("HWC", "CHW", "DHWC", "CDHW", "FHWC", "FCHW", "CFHW", "FDHWC", "FCDHW", "CFDHW")
 
 
-def check_policy(op: str, policy: str) -> str:
-    """Return the policy for windows that leave a sample: "error", "pad", of which "constant" is another name, or "trim_to_shape"."""
-    check_choice(op, "out_of_bounds_policy", policy, get_args(Policy))
-    return "pad" if policy == "constant" else policy
+class Outside(NamedTuple):
+    """What happens to windows that leave a sample."""
+
+    policy: str  # "error", "trim_to_shape", or "pad" for windows that may leave it
+    border: int  # what then lies outside: a number of BORDERS; INSIDE with the other policies
+
+
+INSIDE = -1
+"""In place of the number of a border: windows lie inside of their samples."""
+
+
+def check_policy(op: str, policy: str, choices: Collection[str] = get_args(Policy)) -> Outside:
+    """Return what a policy means. Raise RuntimeError if it is not one of ``choices``.
+
+    >>> check_policy("slice", "edge", get_args(BorderPolicy))
+    Outside(policy='pad', border=1)
+    """
+    folded = str(fold_border(policy))
+    check_choice(op, "out_of_bounds_policy", folded if isinstance(policy, str) else policy, choices)
+    return Outside("pad", BORDERS[folded]) if folded in BORDERS else Outside(folded, INSIDE)
 
 
 class CropArguments(NamedTuple):

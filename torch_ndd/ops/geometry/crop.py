@@ -2,19 +2,20 @@
 """Windows of images: ``crop`` and ``crop_mirror_normalize``."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
 from ..._core.operators.definition import Packed
 from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T, launch, operator
 from ..._core.values.batch import Batch, empty_batch
+from .._borders import BORDERS
 from .._channels import is_other
 from .._columns import Column
 from .._formulas import mirror_axis, normal, per_channel, saturate
 from .._outputs import check_per_channel, columns_of, output_type, permute_layout
 from ..color import _pixel_chain
-from ._crop_window import CROP_LAYOUTS, CropArguments, Policy, Rounding, check_policy, crop_window
+from ._crop_window import CROP_LAYOUTS, BorderPolicy, CropArguments, Policy, Rounding, check_policy, crop_window
 
 
 @operator(layouts=CROP_LAYOUTS)
@@ -34,7 +35,7 @@ def crop(
     dtype: torch.dtype | None = None,
     fill_values: PerSample[Sequence[float]] = 0.0,
     image_type: Hint[Any] = None,
-    out_of_bounds_policy: Policy = "error",
+    out_of_bounds_policy: BorderPolicy = "error",
     output_dtype: Any = None,
     rounding: Rounding = "round",
 ) -> T:
@@ -47,7 +48,8 @@ def crop(
         crop_h, crop_w, crop_d: the sizes separately. Without a depth, ``crop_d`` counts frames.
         crop_pos_x, crop_pos_y, crop_pos_z: relative position of the window, from 0 (left, top, front) to 1.
         rounding: rounding of the start: "round" (half away from zero), "truncate" or "half_to_even" (torchvision's).
-        out_of_bounds_policy: what to do with a window that leaves the image: "error", "pad" or "constant" with ``fill_values``, or "trim_to_shape".
+        out_of_bounds_policy: what to do with a window that leaves the image: "error", "trim_to_shape", "pad", "constant" or "fill" with
+            ``fill_values``, or a border of the image's own pixels, as for :func:`slice`.
         fill_values: one number, or one per channel.
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
         output_dtype: old name of ``dtype``.
@@ -61,15 +63,15 @@ def crop(
     [4, 5, 8, 9]
     """
     images: Batch = input  # type: ignore[assignment]
-    policy = check_policy("crop", out_of_bounds_policy)
+    policy, border = check_policy("crop", out_of_bounds_policy, get_args(BorderPolicy))
     arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, policy)
     window = crop_window("crop", images, arguments)
-    layout, pad = images.layout or "", policy == "pad"
-    if pad:
+    layout = images.layout or ""
+    if border == BORDERS["constant"]:
         check_per_channel("crop", "fill_values", fill_values, window.extent[layout.index("C")])
     wanted = output_type("crop", dtype, output_dtype) or images.dtype
     out = window.allocate(images, wanted, layout)
-    return launch(out, (window.rows, fill_values, pad, layout), derivation=window.derivation)
+    return launch(out, (window.rows, fill_values, border, layout), derivation=window.derivation)
 
 
 def _normalized_formula(
@@ -137,7 +139,8 @@ def crop_mirror_normalize(
 
     Args:
         input: images, sequences or volumes, channels first or last, as for :func:`crop`.
-        crop, crop_h, crop_w, crop_d, crop_pos_x, crop_pos_y, crop_pos_z, rounding, out_of_bounds_policy, fill_values: see :func:`crop`.
+        crop, crop_h, crop_w, crop_d, crop_pos_x, crop_pos_y, crop_pos_z, rounding, fill_values: see :func:`crop`.
+        out_of_bounds_policy: "error", "trim_to_shape", or "pad", "constant" or "fill" with ``fill_values``, as for :func:`crop`.
         mirror: mirror the window horizontally.
         mean, std: one number, or one per channel.
         scale, shift: scale and offset of the result, the same for all samples and channels.
@@ -159,7 +162,7 @@ def crop_mirror_normalize(
     """
     op = "crop_mirror_normalize"
     images: Batch = input  # type: ignore[assignment]
-    policy = check_policy(op, out_of_bounds_policy)
+    policy = check_policy(op, out_of_bounds_policy).policy
     arguments = CropArguments(crop, crop_d, crop_h, crop_w, crop_pos_x, crop_pos_y, crop_pos_z, rounding, policy)
     window = crop_window(op, images, arguments)
     layout, pad = images.layout or "", policy == "pad"

@@ -10,6 +10,7 @@ from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import DeviceLike, PerSample, ShapeArg, T, Varying, launch, operator
 from ..._core.values.batch import Batch, empty_batch
 from .._axes import axes_of_samples, usual_layout
+from .._borders import BORDERS
 from .._channels import is_other
 from .._columns import Column, column_list, extent_of, extents_of, first_failure, float32, format_value, holds, larger, real, rows, whole
 from .._outputs import columns_of, like
@@ -198,7 +199,7 @@ def paste(
     varies = images.ragged_shapes is not None or any(isinstance(value, torch.Tensor) for value in arguments.values())
     if varies and not is_compiling():
         derivation = derive_paste_canvases(**arguments)
-    return launch(out, (rows(start), torch.tensor([fills]), True, "HWC"), derivation=derivation)
+    return launch(out, (rows(start), torch.tensor([fills]), BORDERS["constant"], "HWC"), derivation=derivation)
 
 
 def _place(images: Batch, arguments: Mapping[str, Any]) -> tuple[list[Column], list[Column]]:

@@ -3,7 +3,7 @@
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import torch
 
@@ -13,6 +13,7 @@ from ..._core.operators.operator import DeviceLike, Hint, PerSample, ShapeArg, T
 from ..._core.values.batch import Batch, empty_batch
 from .._arguments import INTEGERS
 from .._axes import axes_of_samples, named_axes, usual_layout
+from .._borders import BORDERS
 from .._columns import (
     Column,
     as_hashable,
@@ -33,7 +34,7 @@ from .._columns import (
 )
 from .._outputs import check_per_channel, output_type
 from ._axis_numbers import RELATIVE, AxisNumbers
-from ._crop_window import CropWindow, Policy, check_inside, check_policy, trim
+from ._crop_window import BorderPolicy, CropWindow, check_inside, check_policy, trim
 from ._windows import find_windows
 
 
@@ -274,7 +275,7 @@ def slice(
     image_type: Hint[Any] = None,
     normalized_anchor: bool = True,
     normalized_shape: bool = True,
-    out_of_bounds_policy: Policy = "error",
+    out_of_bounds_policy: BorderPolicy = "error",
     output_dtype: Any = None,
     rel_end: VaryingShape[Sequence[float]] | None = None,
     rel_shape: VaryingShape[Sequence[float]] | None = None,
@@ -295,7 +296,10 @@ def slice(
         rel_start, rel_end, rel_shape: relative to the extents of the sample.
         axes: the axes of these numbers; negative axes count from the end. ``[]``: all. In a Batch samples may have different numbers of axes.
         axis_names: the axes as letters of the layout, by default ``WH``: width first. Without a layout the usual one is assumed (HW, HWC, DHWC).
-        out_of_bounds_policy: what to do with a window that leaves the array: "error", "pad" or "constant" with ``fill_values``, or "trim_to_shape".
+        out_of_bounds_policy: what to do with a window that leaves the array: "error", "trim_to_shape", "pad", "constant" or "fill" with
+            ``fill_values``, or a border of the array's own elements, which windows may leave by any number of periods: "clamp" or "edge"
+            ``(aa|abc|cc)``, "wrap" ``(bc|abc|ab)``, "reflect_1001", "reflect1001", "1001" or "reflect" ``(ba|abc|cb)``, "reflect_101",
+            "reflect101" or "101" ``(cb|abc|ba)``.
         fill_values: one number, or one per channel (``C`` in the layout).
         dtype: type of the result, by default the input's; integers are rounded half away from zero and saturated.
         output_dtype: old name of ``dtype``.
@@ -303,29 +307,30 @@ def slice(
 
     Raises:
         RuntimeError: a window that leaves the array or ends before it starts, arguments that exclude each other, axes out of range, an unknown
-            policy.
+            policy, a border of an array without elements.
 
     >>> slice(torch.arange(12).reshape(3, 4), start=[1, 0], shape=[2, 2], axes=[1, 0]).torch()
     tensor([[1, 2],
             [5, 6]])
     >>> slice(torch.arange(10), [0.5], [0.2], axes=[0]).torch()
     tensor([5, 6])
+    >>> slice(torch.arange(4), start=[-2], end=[7], axes=[0], out_of_bounds_policy="reflect_101").torch()
+    tensor([2, 1, 0, 1, 2, 3, 2, 1, 0])
     """
     op, arrays = "slice", data
     assert isinstance(arrays, Batch)
-    policy = check_policy(op, out_of_bounds_policy)
+    policy, border = check_policy(op, out_of_bounds_policy, get_args(BorderPolicy))
     if arrays.ndim == 0:
         raise RuntimeError(f"{op}: a number has no axes to cut a window from")
     named = start, rel_start, end, rel_end, shape, rel_shape
     arguments = SliceArguments(anchor, shape_input, normalized_anchor, normalized_shape, *named, axes, axis_names)
     layout = usual_layout(arrays)
     window = slice_window(op, arrays, arguments, policy)
-    pad = policy == "pad"
-    if pad:
+    if border == BORDERS["constant"]:
         check_per_channel(op, "fill_values", fill_values, window.extent[layout.index("C")] if "C" in layout else 1)
     wanted = output_type(op, dtype, output_dtype) or arrays.dtype
     out = window.allocate(arrays, wanted, arrays.layout)
-    return launch(out, (window.rows, fill_values, pad, layout), derivation=window.derivation)
+    return launch(out, (window.rows, fill_values, border, layout), derivation=window.derivation)
 
 
 @operator()
@@ -371,7 +376,7 @@ def pad(
         extents = _pad_sample(extents_of(arrays), chosen[0], shape, align)
     # A pad is a slice from 0 whose window exceeds the sample.
     out = empty_batch(arrays.batch_size, extents, arrays.dtype, arrays.buffer.device, arrays.layout)
-    return launch(out, (_nowhere(arrays.ndim), fill_value, True, ""))
+    return launch(out, (_nowhere(arrays.ndim), fill_value, BORDERS["constant"], ""))
 
 
 def _pad_sample(extents: Sequence[Column], axes: tuple[int, ...], shape: Any, align: Any, largest: Sequence[Column] | None = None) -> list[Column]:

@@ -9,11 +9,11 @@ from typing import Any, Literal, get_args
 import torch
 
 from ... import types
-from ..._core import native
 from ..._core.native.tracing import is_compiling
 from ..._core.operators.operator import Derivation, DeviceLike, PerSample, ShapeArg, Shared, T, launch, operator
 from ..._core.suggestions import check_choice
 from ..._core.values.batch import Batch
+from .._borders import BorderMode, border_number
 from .._columns import extents_of, holds, in_sample
 from .._outputs import frames_of, like, output_type, resized
 from ._canvas import derive_rotated_canvases, rotated_canvas, rotated_canvas_of_frames
@@ -22,8 +22,6 @@ from ._resize_plan import columns, single, spatial_axes
 LAYOUTS = ("HWC", "FHWC", "DHWC", "FDHWC", "CHW", "FCHW", "CDHW", "FCDHW")
 PLANE_LAYOUTS = ("HWC", "FHWC", "HW", "FHW", "CHW", "FCHW")
 
-Border = Literal["constant", "replicate", "reflect", "reflect_101", "wrap"]
-BORDERS = native.numbers("warp.Border")
 PixelOrigin = Literal["corner", "center"]
 _NEAREST_OR_LINEAR = {types.INTERP_NN: "INTERP_NN", types.INTERP_LINEAR: "INTERP_LINEAR"}
 _UP_TO_CUBIC = {**_NEAREST_OR_LINEAR, types.INTERP_CUBIC: "INTERP_CUBIC"}
@@ -162,7 +160,7 @@ def warp_perspective(
     *,
     batch_size: int | None = None,
     device: DeviceLike | None = None,
-    border_mode: Border = "constant",
+    border_mode: BorderMode = "constant",
     fade: bool = False,
     fill_value: PerSample[float | Sequence[float]] = 0.0,
     interp_type: types.DALIInterpType = types.INTERP_LINEAR,
@@ -201,7 +199,7 @@ def warp_perspective(
     images: Batch = input  # type: ignore[assignment]
     first, _, frames = _space(images)
     _check_matrix(op, images, matrix_input, matrix, (3, 3), frames)
-    border, centered = BORDERS[_choice(op, "border_mode", border_mode, BORDERS)], _is_centered(op, pixel_origin)
+    border, centered = border_number(op, "border_mode", border_mode, get_args(BorderMode)), _is_centered(op, pixel_origin)
     canvas = _extents(images, first, 2) if size is None else _given_size(op, size, 2, broadcast=True)
     frame_count = frames_of(images, matrix_input)  # type: ignore[arg-type]
     out = resized(images, (first, first + 1), canvas, frames=frame_count)

@@ -9,13 +9,11 @@ import torch
 from torchvision.transforms.v2 import functional as reference
 from torchvision.tv_tensors import BoundingBoxFormat
 
-from .... import types
 from ...._core.suggestions import check_choice
 from ...._core.values.batch import Batch
-from ....experimental import warp_perspective
+from ....ops._borders import Border
 from ....ops.geometry.flip import flip
 from ....ops.geometry.slice import slice as cut
-from ....ops.geometry.warp import Border
 from ..._draws import round_half_even
 from ..._numbers import Number, first_failure, holds, number
 from ._coordinates import Rows, of_tensor, on_coordinates
@@ -44,10 +42,19 @@ def _as_window(images: Batch | None, rows: Rows | None, top: Any, left: Any, hei
     return tuple(number("crop", name, value, size) for name, value in named)  # type: ignore[return-value]
 
 
-def window_of(images: Batch, top: Number, left: Number, height: Number, width: Number, fill: Sequence[float] = (0.0,), op: str = "crop") -> Batch:
+def window_of(
+    images: Batch,
+    top: Number,
+    left: Number,
+    height: Number,
+    width: Number,
+    fill: Sequence[float] = (0.0,),
+    op: str = "crop",
+    border: Border = "constant",
+) -> Batch:
     """Return the window of each image, for a function that errors name."""
     _check_extents(op, height, width)
-    return cut(images, start=rows(top, left), shape=rows(height, width), axis_names="HW", out_of_bounds_policy="pad", fill_values=list(fill))
+    return cut(images, start=rows(top, left), shape=rows(height, width), axis_names="HW", out_of_bounds_policy=border, fill_values=list(fill))
 
 
 def _check_extents(op: str, height: Number, width: Number) -> None:
@@ -269,15 +276,11 @@ def _pad(images: Batch, padding: Any, fill: Any = None, padding_mode: PaddingMod
         _check_borders(padding_mode, height, width, left, top, right, bottom)
     size = height + top + bottom, width + left + right
     _check_extents("pad", *size)
-    if padding_mode != "constant":
-        # A translation that samples the border by its mode; nearest pixels, so values are copied.
-        matrix = rows(1.0, 0.0, -left * 1.0, 0.0, 1.0, -top * 1.0, 0.0, 0.0, 1.0)
-        return warp_perspective(images, matrix=matrix, border_mode=_BORDERS[padding_mode], interp_type=types.INTERP_NN, size=rows(*size))
-    return window_of(images, -top, -left, *size, border_fill(images, fill), op="pad")
+    return window_of(images, -top, -left, *size, border_fill(images, fill), op="pad", border=_BORDERS[padding_mode])
 
 
-# torchvision's names, and those of the operators, which follow OpenCV.
-_BORDERS: dict[str, Border] = {"edge": "replicate", "reflect": "reflect_101", "symmetric": "reflect"}
+# torchvision's names, and those of the operators.
+_BORDERS: dict[PaddingMode, Border] = {"constant": "constant", "edge": "edge", "reflect": "reflect_101", "symmetric": "reflect_1001"}
 
 
 def _check_borders(mode: str, height: Number, width: Number, left: Number, top: Number, right: Number, bottom: Number) -> None:
