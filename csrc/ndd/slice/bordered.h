@@ -127,6 +127,7 @@ class BorderedWindow {
 
   void append(int64_t extent, int64_t in_step, int64_t out_step) {
     const int d = slice_.ndim++;
+    if (slice_.channel >= 0) slice_.channel = d;  // the last axis
     slice_.extent[d] = slice_.end[d] = extent;
     slice_.begin[d] = 0;
     slice_.stride[d] = in_step;

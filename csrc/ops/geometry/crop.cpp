@@ -30,7 +30,11 @@ void copy_windows(const Tensor& input, const MaybeTensor& input_shapes, const Te
       whole.in = in.data(i), whole.out = out.data(i);
       whole.copies = copies;
       whole.channels = static_cast<int64_t>(batch.channels.size());
-      batch.channels.emplace_back();
+      // Where elements are converted, the channels of a pixel go together: 8 images with repeated edges to float32 take 6 ms instead of 40.
+      constexpr int64_t kMaxPixel = 8;
+      const bool pixels = !copies && ndim > 1 && to[ndim - 1] <= kMaxPixel;
+      if (pixels) whole.channel = ndim - 1;
+      batch.channels.resize(batch.channels.size() + (pixels ? std::max<int64_t>(1, to[ndim - 1]) : 1));
       return BorderedWindow(batch, whole, from, to, ndim, out.item_bytes()).add(static_cast<Border>(border), first);
     }
     Slice slice = window_slice(in.data(i), from, out.data(i), to, nullptr, ndim, first, [](int) { return false; });
