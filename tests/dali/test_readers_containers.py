@@ -143,8 +143,10 @@ def test_both_shuffles_give_each_epoch_another_order(tmp_path: Path, kind: str) 
         assert len({tuple(epoch) for epoch in epochs}) == 3
         with pytest.raises(RuntimeError, match="stick_to_shard"):
             read(module, random_shuffle=True, shuffle_after_epoch=True, stick_to_shard=True)
-    by_seeds = [read(ndd, random_shuffle=True, shuffle_after_epoch=True, shuffle_after_epoch_seed=seed)[0] for seed in (111, 999, 111)]
-    assert by_seeds[0] == by_seeds[2] != by_seeds[1]
+    pairs = [(3, 111), (3, 999), (3, 111), (7, 7), (8, 8), (0, 0)]
+    by_seeds = [read(ndd, random_shuffle=True, shuffle_after_epoch=True, seed=a, shuffle_after_epoch_seed=b)[0] for a, b in pairs]
+    assert by_seeds[0] == by_seeds[2]
+    assert len({tuple(epoch) for epoch in by_seeds}) == 5
 
 
 FILES = [

@@ -31,6 +31,7 @@ from ._options import LoaderOptions, check_init_arguments, with_options
 from ._order import Blocks, Order, Position, shard_of_pass
 from ._read_ahead import ReadAhead, replace_bad, take
 from ._sample_source import Collated, SampleSource, unwrap
+from ._seeds import compute_seeds
 from ._state import ReaderState, State, decode_state, encode_state
 
 _NO_CONTEXT = nullcontext()
@@ -88,8 +89,11 @@ class Reader(SampleSource):
         )
         self._max_sample_bytes = max_sample_bytes(self._op, options.get("max_sample_bytes"))
         seed = self._read_int(options, "seed", -1)
+        seed = 0 if seed == -1 else seed
         seed_after_epoch = self._read_int(options, "shuffle_after_epoch_seed", 0)
-        self._state = State(seeds=((0 if seed == -1 else seed) ^ (seed_after_epoch if combines else 0), seed_after_epoch))
+        if combines and seed_after_epoch:
+            seed = int(compute_seeds(seed, seed_after_epoch, np.zeros(1, np.int64))[0])
+        self._state = State(seeds=(seed, seed_after_epoch))
         self._errors: deque[BadSample] = deque(maxlen=MAX_ERRORS)
         self._started = False
         self._order: Order | None = None
