@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _dali import assert_same
+from _dali import assert_same, dali, evaluate
+
+import torch_ndd as ndd
 
 DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float16", "float32", "float64")
 
@@ -53,5 +55,14 @@ def test_batches_and_errors() -> None:
     for files, raises in (([good, npy(b)], None), ([good, npy(a.astype(np.int32))], RuntimeError), ([good, npy(a[0])], RuntimeError)):
         assert_same(fresh(lambda module, files=files: module.decoders.numpy(module.batch([module.as_tensor(file) for file in files]))), raises=raises)
     others = (np.zeros(3, np.complex64), np.array(["a"]))
-    for file in (good[:-4], np.append(good, good[:4]), np.zeros(100, np.uint8), np.zeros(0, np.uint8), *map(npy, others)):
+    for file in (good[:-4], np.zeros(100, np.uint8), np.zeros(0, np.uint8), *map(npy, others)):
         assert_same(fresh(lambda module, file=file: module.decoders.numpy(module.as_tensor(file))), raises=RuntimeError)
+
+
+def test_bytes_behind_an_array_are_an_error_in_dali_alone() -> None:
+    """As for ``numpy.load`` and the readers of both."""
+    array = numbers((3, 4), "float32")
+    with_more = np.append(npy(array), npy(array)[:4])
+    np.testing.assert_array_equal(np.asarray(ndd.decoders.numpy(with_more)), array)
+    with pytest.raises(RuntimeError):
+        evaluate(lambda module: module.decoders.numpy(module.as_tensor(with_more)), dali)
