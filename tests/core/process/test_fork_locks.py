@@ -146,7 +146,7 @@ class Numbers:
         return np.full(1, k), k
 
 
-@pytest.fixture(params=[{}, {"num_workers": 0}, {"num_workers": 2, "multiprocessing_context": "fork"}], ids=["threads", "one thread", "processes"])
+@pytest.fixture(params=[{}, {"num_workers": 1}, {"num_workers": 2, "multiprocessing_context": "fork"}], ids=["threads", "one thread", "processes"])
 def numbers(request: pytest.FixtureRequest) -> Iterator[tuple[Numbers, dict[str, Any]]]:
     data = Numbers()
     yield data, request.param
