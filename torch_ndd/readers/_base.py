@@ -31,7 +31,7 @@ from ._options import LoaderOptions, check_init_arguments, with_options
 from ._order import Blocks, Order, Position, shard_of_pass
 from ._read_ahead import ReadAhead, replace_bad, take
 from ._sample_source import Collated, SampleSource, unwrap
-from ._seeds import compute_seeds
+from ._seeds import compute_seed
 from ._state import ReaderState, State, decode_state, encode_state
 
 _NO_CONTEXT = nullcontext()
@@ -92,7 +92,7 @@ class Reader(SampleSource):
         seed = 0 if seed == -1 else seed
         seed_after_epoch = self._read_int(options, "shuffle_after_epoch_seed", 0)
         if combines and seed_after_epoch:
-            seed = int(compute_seeds(seed, seed_after_epoch, np.zeros(1, np.int64))[0])
+            seed = compute_seed(seed, seed_after_epoch)
         self._state = State(seeds=(seed, seed_after_epoch))
         self._errors: deque[BadSample] = deque(maxlen=MAX_ERRORS)
         self._started = False

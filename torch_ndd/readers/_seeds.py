@@ -22,6 +22,12 @@ def compute_seeds(seed: int, epoch: int, places: np.ndarray) -> np.ndarray:
 
 
 @lru_cache(16)
+def compute_seed(seed: int, epoch: int) -> int:
+    """Return one seed for a whole epoch, from 0 to 2**64 - 1: that of the first place."""
+    return int(compute_seeds(seed, epoch, np.zeros(1, np.int64)).view(np.uint64)[0])
+
+
+@lru_cache(16)
 def _find_key(seed: int, epoch: int) -> np.ndarray:
     # Arrays of one number, because NumPy warns of an overflow of scalars.
     return _mix(_mix(np.array([seed], np.uint64) + _STEP) + np.array([epoch], np.uint64) * _STEP)

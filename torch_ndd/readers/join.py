@@ -122,13 +122,10 @@ class Join(Reader):
 
     @override
     def start(self, samples: np.ndarray) -> "_Request":
-        return self._start(samples, None)
+        return self.start_seeded(samples, None)
 
     @override
-    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray) -> "_Request":
-        return self._start(samples, seeds)
-
-    def _start(self, samples: np.ndarray, seeds: np.ndarray | None) -> "_Request":
+    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray | None) -> "_Request":
         if not self._reads_ahead:
             return _Request(self._left.start(samples, seeds), seeds)
         if not is_here(self._executor):
@@ -141,7 +138,7 @@ class Join(Reader):
         if not self._reads_ahead:
             return self._read(request.work, samples, request.seeds)
         if not is_here(self._executor):
-            request = self._start(samples, request.seeds)
+            request = self.start_seeded(samples, request.seeds)
         return request.work.result()
 
     def _read(self, request: Any, samples: np.ndarray, seeds: np.ndarray | None) -> dict[str, Any]:
@@ -204,8 +201,7 @@ class Join(Reader):
 class _Request(NamedTuple):
     """A batch that is being read."""
 
-    work: Any
-    """The request of the left, or the future of both."""
+    work: Any  # the request of the left, or the future of both
     seeds: np.ndarray | None
 
 

@@ -164,8 +164,10 @@ class InnerSource:
     def read(self, samples: np.ndarray, seeds: np.ndarray | None = None) -> Any:
         """Read samples and return what :meth:`finish` returns."""
         with self._apply_limits():
-            seeded = None if seeds is None or not self.reader.draws() else self.reader.start_seeded(samples, seeds)
-            outputs = self.reader.read_samples(samples) if seeded is None else self.reader.finish(seeded, samples)
+            if seeds is None or not self.reader.draws():
+                outputs = self.reader.read_samples(samples)
+            else:
+                outputs = self.reader.finish(self.reader.start_seeded(samples, seeds), samples)
         return self.apply_functions(outputs, len(samples))
 
     def read_matching(self, column: str, keys: Keys, table: KeyTable) -> dict[str, Batch] | None:

@@ -77,13 +77,10 @@ class Selected(Reader):
 
     @override
     def start(self, samples: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray, Any]]:
-        return self._start(samples, None)
+        return self.start_seeded(samples, None)
 
     @override
-    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray) -> list[tuple[int, np.ndarray, np.ndarray, Any]]:
-        return self._start(samples, seeds)
-
-    def _start(self, samples: np.ndarray, seeds: np.ndarray | None) -> list[tuple[int, np.ndarray, np.ndarray, Any]]:
+    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray | None) -> list[tuple[int, np.ndarray, np.ndarray, Any]]:
         which, numbers = self._which[samples], self._numbers[samples]
         started = []
         for part in np.unique(which).tolist():

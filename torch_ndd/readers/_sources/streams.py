@@ -5,12 +5,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-import numpy as np
-
 from ..._core.context.rng import RNG, using_rng
 from ..._core.context.states import check_state, equal, keys, row, whole
 from .._sample_source import Collated
-from .._seeds import compute_seeds
+from .._seeds import compute_seed
 from ..dataset._generators import seed_shared_generators
 from ..dataset._items import collate_outputs, prepare_item
 from ..dataset._worker_processes import Context, Processes, WorkerFailure, check_context, describe_error
@@ -195,7 +193,7 @@ class IterableReader(Stream):
 
     def _take(self, number: int, count: int) -> list[Any]:
         """Return items of this shard from ``number`` on: one, or of a process up to ``count``, because a message takes 0.1 ms."""
-        seed = int(compute_seeds(self.draw_seed, self._epoch, np.zeros(1, np.int64)).view(np.uint64)[0])
+        seed = compute_seed(self.draw_seed, self._epoch)
         try:
             # Started with the first item: a loader that is only constructed needs no process.
             if self._context is not None:

@@ -295,13 +295,10 @@ class Mix(SharedSteps):
 
     @override
     def start(self, samples: np.ndarray) -> "_Request":
-        return self._start(samples, None)
+        return self.start_seeded(samples, None)
 
     @override
-    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray) -> "_Request":
-        return self._start(samples, seeds)
-
-    def _start(self, samples: np.ndarray, seeds: np.ndarray | None) -> "_Request":
+    def start_seeded(self, samples: np.ndarray, seeds: np.ndarray | None) -> "_Request":
         which = self._sources_of(samples)
         if self._joint is not None:
             numbers = samples - self._begins[which]
