@@ -21,7 +21,7 @@ NDD_HD Index border_index_of(Border border, Index i, Index n) {
   // reflect_1001 repeats the border element, so its period is 2 n.
   const Index period = border == Border::wrap ? n : border == Border::reflect_1001 ? 2 * n : 2 * n - 2;
   Index k = i < 0 ? i + period : i - (i < period ? 0 : period);
-  if (k < 0 || k >= period) {  // rare: within a period of the array there is no division
+  if (k < 0 || k >= period) {  // rare: an index within one period of the array needs no division
     k %= period;
     if (k < 0) k += period;
   }

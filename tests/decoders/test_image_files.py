@@ -84,7 +84,7 @@ def test_orientation_of_jpeg(orientation: int, wide: bool, order: str) -> None:
     exif = b"Exif\0\0" + start + (struct.pack(order + "I", orientation) if wide else struct.pack(order + "HH", orientation, 0)) + bytes(4)
     plain = pillow(np.kron(RGB, np.ones((8, 8, 1), np.uint8)), "JPEG")
     xmp = b"http://ns.adobe.com/xap/1.0/\0<x/>"
-    # Before and after JFIF's segment, which is the first one, and after another APP1.
+    # Before the JFIF segment, which usually comes first, after it, and after another APP1 segment.
     after_jfif = 4 + int.from_bytes(plain[4:6], "big")
     for at, segments in ((2, [exif]), (after_jfif, [exif]), (2, [xmp, exif])):
         file = plain[:at] + b"".join(b"\xff\xe1" + struct.pack(">H", len(content) + 2) + content for content in segments) + plain[at:]

@@ -25,7 +25,7 @@ from ._limits import LimitError, Meter, meter
 
 T = TypeVar("T")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
-# URLs of files: RFC 8089 has a host, which is this machine, another one, or a drive such as "C:"; fsspec has a relative path there.
+# What follows "file://": by RFC 8089 a host (this machine or another one) or a drive such as "C:", by fsspec a relative path.
 _LOCAL_HOST = re.compile(r"^((?:file|local)://)localhost(?=/)", re.IGNORECASE)
 _OTHER_HOST = re.compile(r"(?:file|local)://(?:/?([A-Za-z](?:[:|]|%3A|%7C))|(?![./])([^/]+))(?=/|\\|$)", re.IGNORECASE)
 _PATTERN = re.compile(r"[*?[]")

@@ -115,7 +115,7 @@ class ReadAhead:
         if more:
             assert self._seeded is not None
             return np.concatenate([seeds[is_good], take(self._seeded[1], before, more, walk)[0]])
-        # A sample that stands in for another draws the numbers of that one, because it also comes in its own place.
+        # A substitute draws the numbers of the bad sample: its own are drawn where it is delivered itself.
         return seeds if count == len(seeds) else seeds[is_good] if is_good.any() else seeds[:count]
 
     def _finish_oldest(self, reader: Reads, order: Order, walk: Blocks | None) -> tuple[Outputs | None, Position, int]:

@@ -91,9 +91,9 @@ class AudioFile {
   const std::optional<flac::FlacFile> flac_;
   Memory memory_{};
   std::string messages_;  // printed by the library
-  SndfileInfo info_{};         // of the link that is open, in a chained file
-  std::vector<Link> links_;    // of a chained Ogg file, else empty
-  size_t link_ = 0;            // the one that is open
+  SndfileInfo info_{};  // of the link that is open, in a chained file
+  std::vector<Link> links_;  // of a chained Ogg file, else empty
+  size_t link_ = 0;  // the one that is open
   std::unique_ptr<SndfileHandle, Close> handle_{nullptr, Close{&messages_}};  // null while a FLAC file needs no library
 };
 

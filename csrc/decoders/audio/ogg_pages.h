@@ -55,8 +55,8 @@ class Pages {
 // Returns where the links of a chained Ogg file begin, and the end of the last one; nothing for other files. Links at the end without sound are left out:
 // a recording was stopped within the headers of the next title. Throws Error for too many links.
 //
-// A file is chained if its last page belongs to another stream than its first one, as for libvorbisfile: RFC 3533 demands another number for each stream.
-// Only such a file is read as a whole.
+// A file is chained if its last page belongs to a different stream than its first page, as in libvorbisfile: RFC 3533 requires a unique number for each
+// stream. Only such a file is read as a whole.
 std::vector<size_t> find_links(SoundBytes& bytes);
 
 }  // namespace ndd::ogg

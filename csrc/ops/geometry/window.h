@@ -50,7 +50,7 @@ inline constexpr int64_t kInside = -1;
 
 // Whether what lies outside is filled. Throws unless `border` is a Border or kInside.
 inline bool fills(const std::string& op, int64_t border) {
-  if (border < kInside || border > static_cast<int64_t>(Border::wrap)) fail(Error::Value, op, ": there is no border ", border);
+  if (border < kInside || border > static_cast<int64_t>(Border::wrap)) fail(Error::Value, op, ": unknown border ", border);
   return border == static_cast<int64_t>(Border::constant);
 }
 

@@ -295,7 +295,7 @@ class using_rng:
 
 
 def follow_samples(samples: Iterable[Any], seeds: Iterable[int]) -> Iterator[Any]:
-    """Yield samples, within ``using_rng()``. Until the next one, the calling thread's generator has the sample's seed: 0.1 us."""
+    """Yield the samples; call it within ``using_rng()``. Until the next sample, this thread draws from the sample's seed. It takes 0.1 us each."""
     seed = 0
     _default.of_batch = lambda: RNG(seed)
     for sample, seed in zip(samples, seeds, strict=True):  # noqa: B007 (the function above takes it)

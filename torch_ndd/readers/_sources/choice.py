@@ -51,7 +51,7 @@ _ELSEWHERE = {
     "pin_memory_device": "use device",
     "prefetch_factor": "use prefetch, the number of batches to prepare ahead",
     "timeout": "there is no time limit for items; readers of URLs have url_max_seconds",
-    "worker_init_fn": "there are no worker processes by default; prepare what __getitem__ needs in the data set; what it draws follows from seed",
+    "worker_init_fn": "items are read by threads by default; set up what __getitem__ needs in the data set; its random numbers follow from seed",
 }
 _UNSET = (None, 0, "", False)  # defaults of torch's arguments
 

@@ -35,10 +35,8 @@ from ._worker_processes import Context, Processes, check_context
 class _Request(NamedTuple):
     """A batch that is being read."""
 
-    wait: Callable[[], list[Any]]
-    """Waits for the items, or reads them if there are no threads."""
-    seeds: np.ndarray | None
-    """Of what each item draws."""
+    wait: Callable[[], list[Any]]  # for the items; without threads it reads them
+    seeds: np.ndarray | None  # of what each item draws
 
 
 class Dataset(MayBeEmpty, ThreadedReader):
@@ -53,10 +51,10 @@ class Dataset(MayBeEmpty, ThreadedReader):
     releases the GIL (decoding, NumPy, torch, files). One that does not is called in processes: ``multiprocessing_context="fork"`` or ``"spawn"``.
     A data set with ``__getitems__`` (those of Hugging Face) is called with lists of indices instead, those of a batch or a part for each thread; in
     processes it is not.
-    Random numbers that it draws follow from the seed, that of the loader if there is one, the epoch and the place of the item: with any number of
-    processes, after a resume, and other ones where an index is repeated. In processes and with ``num_workers=0`` this holds for ``random``, NumPy
-    and torch (CPU); on threads, which share these generators, only for :mod:`torch_ndd.random` and for operators. Items of a call of
-    ``__getitems__`` share the numbers of the first.
+    The random numbers that an item draws depend only on the seed (the loader's, if there is one), the epoch and the position of the item. They are
+    the same with any number of processes and after a resume, and differ where an index is repeated. In processes and with ``num_workers=0`` this
+    holds for ``random``, NumPy and torch (CPU); in threads, which share these generators, only for :mod:`torch_ndd.random` and for operators. All
+    items of one call of ``__getitems__`` share the numbers of the first.
 
     The data set may change between epochs, also in size: nothing of an epoch is read before it begins. Without items a loop over the reader yields
     nothing, as in torch.
