@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make what a GPU machine without a network lacks small enough to travel: in ``.gpu`` codecs, rivals, the library, and DALI in parts.
+"""Make what a GPU machine without a network lacks small enough to travel: in ``.gpu`` codecs, rivals, the library, kernels, and DALI in parts.
 
 The machine is assumed to take 64 MiB per transfer, including the repository. DALI's and CV-CUDA's wheels have 199 and 128 MB, most of it code for
-other GPUs and other Python versions, which is left out, or zeroed where the file's addresses must not change. The library is the one in torch_ndd/:
-it was compiled for every Python and every torch from 2.11 on, and does not have to be compiled there.
-Where the CPU there may lack instructions of this one, compile it with ``-DTORCH_NDD_SIMD=all`` before.
+other GPUs and other Python versions, which is left out, or zeroed where the file's addresses must not change. The library is compiled here,
+for every Python, every torch from 2.11 on and all instruction sets of CPUs. With ``--before`` another commit is packed too, with its library and its
+benchmarks, for a comparison.
 """
 
 import argparse
 import lzma
+import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -23,7 +25,7 @@ CODECS += ("nvidia-nvjpeg2k-cu13<1", "nvidia-nvtiff-cu13<1", "nvidia-libnvcomp-c
 RIVALS = ("kornia", "kornia-rs", "cvcuda-cu13")
 DALI = ("nvidia-dali-cuda130==2.4.0", "astunparse", "gast", "optree", "nvtx", "makefun", "libcst")
 PART = 40 << 20  # with the repository, the codecs and the library under 64 MiB
-LIBRARY = Path(__file__).parents[1] / "torch_ndd" / "_C.so"
+ROOT = Path(__file__).parents[1]
 _PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64", "manylinux1_x86_64")
 _FATBIN = struct.pack("<I", 0xBA55ED50)
 _PTX, _CUBIN = 1, 2
@@ -84,16 +86,48 @@ def pack(wheels: list[Path], archive: Path) -> None:
                     tar.add(path, name)
 
 
+def build_library(root: Path, to: Path) -> None:
+    """Compile the library of a working tree for the GPU, in its build/gpu, and write it without symbols."""
+    build = root / "build" / "gpu"
+    options = ["-DCMAKE_BUILD_TYPE=Release", "-DTORCH_NDD_SIMD=all", "-DTORCH_NDD_CUDA=ON", f"-DTORCH_NDD_CUDA_ARCHS={ARCHITECTURE}-real"]
+    tools = Path(sys.executable).parent
+    environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}  # cmake and ninja are packages of the virtual environment
+    options += [f"-DPython3_EXECUTABLE={sys.executable}"]
+    subprocess.run(["cmake", "-G", "Ninja", *options, "-S", str(root / "csrc"), "-B", str(build)], check=True, env=environment)
+    subprocess.run(["ninja", "-C", str(build)], check=True, env=environment)
+    subprocess.run(["strip", "--strip-unneeded", "-o", str(to), str(build / "_C.so")], check=True)
+
+
+def pack_revision(revision: str, archive: Path) -> None:
+    """Pack the package and the benchmarks of another commit, with its library."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        subprocess.run(["git", "worktree", "add", "--detach", str(tree), revision], check=True, cwd=ROOT)
+        try:
+            build_library(tree, tree / "torch_ndd" / "_C.so")
+            with lzma.open(archive, "wb", preset=5) as packed, tarfile.open(fileobj=packed, mode="w") as tar:
+                for name in ("torch_ndd", "benchmarks"):
+                    tar.add(tree / name, name, filter=lambda entry: None if "__pycache__" in entry.name else entry)
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", str(tree)], check=True, cwd=ROOT)
+
+
 def main() -> None:
     """Write the archives."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--to", type=Path, default=Path(".gpu"))
-    target = parser.parse_args().to
+    parser.add_argument("--before", metavar="REVISION", help="a commit whose main job is compared with the current one")
+    options = parser.parse_args()
+    target = options.to
     target.mkdir(exist_ok=True)
     library = target / "_C.so"
-    subprocess.run(["strip", "--strip-unneeded", "-o", str(library), str(LIBRARY)], check=True)
+    build_library(ROOT, library)
     Path(f"{library}.xz").write_bytes(lzma.compress(library.read_bytes()))
     library.unlink()
+    shutil.rmtree(target / "variants", ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "benchmarks.cuda.variants", "build", str(target.resolve() / "variants")], check=True, cwd=ROOT)
+    if options.before is not None:
+        pack_revision(options.before, target / "before.tar.xz")
     with tempfile.TemporaryDirectory() as folder:
         pack(download(CODECS, Path(folder) / "codecs"), target / "codecs.tar.xz")
         pack(download(RIVALS, Path(folder) / "rivals"), target / "rivals.tar.xz")
@@ -105,7 +139,7 @@ def main() -> None:
     for k in range(-(-len(data) // PART)):
         (target / f"dali.{k}").write_bytes(data[k * PART : (k + 1) * PART])
     (target / "dali.parts").write_text(f"{-(-len(data) // PART)}\n")
-    for path in sorted(target.iterdir()):
+    for path in sorted(path for path in target.rglob("*") if path.is_file()):
         print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
 
 

@@ -52,6 +52,8 @@ SUITES = {
     "graph": Suite("a chain of operators as a CUDA graph (--device cuda)", {"rounds": 7}, "", "cuda.graph"),
     "joins": Suite("an archive of photographs joined with a table of captions, beside both alone", {"images": 2048, "rounds": 7, "steps": 24}),
     "formats": Suite("decoding each kind of file, also on a GPU, against DALI", {"images": 256, "rounds": 5, "steps": 6}, gpu_module="formats"),
+    "loads": Suite("the main job at each load of the JPEG engine (--device cuda)", {"images": 1024, "rounds": 2, "steps": 150}, "", "cuda.loads"),
+    "hazards": Suite("what JPEG decoders do wrong that only a GPU shows (--device cuda)", {"images": 64, "rounds": 200}, "", "cuda.hazards"),
     "memory": Suite("device memory over many ragged batches (--device cuda)", {"batches": 10_000}, "", "cuda.memory"),
     "batches": Suite("batches by cost, beside the samplers of torch, Lhotse and Grain", {"samples": 65536, "images": 512}),
     "cores": Suite("how busy the threads are: measured here, computed for up to 192", {"images": 512, "rounds": 5, "seconds-each": 0.7}),
@@ -75,7 +77,8 @@ def build_parser() -> argparse.ArgumentParser:
         parsers[name] = suites.add_parser(name, parents=[common], help=suite.help)
         for option, default in suite.defaults.items():
             parsers[name].add_argument(f"--{option}", type=type(default), default=default, help=HELP[option])
-    parsers["main"].add_argument("--path", help="folder of JPEGs; without it, photographs out of PyPI packages are written to a temporary folder")
+    for name in ("main", "loads", "hazards"):
+        parsers[name].add_argument("--path", help="folder of JPEGs; without it, photographs out of PyPI packages are written to a temporary folder")
     parsers["ops"].add_argument("--against", type=re.compile, metavar="REGEX", help="only competitors that match")
     parsers["ops"].add_argument("--cold", action="store_true", help="single calls of torch_ndd and DALI, each with other data in the caches")
     parsers["compiled"].add_argument("--first", action="store_true", help="also the seconds of the first compilation of each chain")

@@ -108,9 +108,10 @@ def run_ahead(job: Job, compiled: bool = False) -> Batches:
         yield from loader
 
 
-def pipeline(job: Job, fused: bool, package: str = "nvidia.dali") -> Batches:
-    """A graph of DALI, delivered by its iterator for PyTorch; the same program for torch_ndd.dali."""
-    device_id, decoder = (0, "mixed") if job.device == "cuda" else (None, "cpu")
+def pipeline(job: Job, fused: bool, package: str = "nvidia.dali", load: float | None = None) -> Batches:
+    """A graph of DALI, delivered by its iterator for PyTorch; the same program for torch_ndd.dali. ``load`` is the JPEG engine's share."""
+    device_id, decoder = (0, {"device": "mixed"}) if job.device == "cuda" else (None, {"device": "cpu"})
+    options: dict[str, Any] = decoder if load is None else {**decoder, "hw_decoder_load": load}
     fn = importlib.import_module(f"{package}.fn")
     types = importlib.import_module(f"{package}.types")
     pipeline_def = importlib.import_module(package).pipeline_def
@@ -120,9 +121,9 @@ def pipeline(job: Job, fused: bool, package: str = "nvidia.dali") -> Batches:
     def graph() -> tuple[Any, Any]:
         jpegs, classes = fn.readers.file(**job.epoch, random_shuffle=True, name="reader")
         if fused:
-            images = fn.resize(fn.decoders.image_random_crop(jpegs, device=decoder), size=[224, 224])
+            images = fn.resize(fn.decoders.image_random_crop(jpegs, **options), size=[224, 224])
         else:
-            images = fn.random_resized_crop(fn.decoders.image(jpegs, device=decoder), size=[224, 224])
+            images = fn.random_resized_crop(fn.decoders.image(jpegs, **options), size=[224, 224])
         images = fn.crop_mirror_normalize(
             images,
             mirror=fn.random.coin_flip(probability=0.5),

@@ -122,6 +122,13 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[max(0, math.ceil(len(ordered) * percent / 100) - 1)]
 
 
+def format_load(row: dict[str, Any]) -> tuple[str, ...]:
+    """Return the cells of a load of the JPEG engine: images a second, p50, p99, images per CPU second, the share of each decoder."""
+    decoded = max(sum(row["engines"].values()), 1)
+    numbers = (f"{row['images_per_second']:.0f}", f"{row['batch_ms_p50']:.2f}", f"{row['batch_ms_p99']:.2f}", f"{row['images_per_cpu_second']:.0f}")
+    return *numbers, ", ".join(f"{engine} {count / decoded:.2f}" for engine, count in row["engines"].items())
+
+
 def color(value: float, bar: float = 1.0) -> str:
     """A ratio for the table: green when it reaches the bar."""
     return f"[{'green' if value >= bar else 'red'}]{value:.2f}[/]"

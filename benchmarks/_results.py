@@ -210,6 +210,22 @@ def _graph_table(report: dict[str, Any]) -> Iterator[str]:
             yield _row(name, way, *cells, "yes" if equal else "no")
 
 
+def _loads_table(report: dict[str, Any]) -> Iterator[str]:
+    yield f"{report['files']} JPEGs of {report['average_kb']:.1f} kB."
+    yield ""
+    yield _row("library and load", "images/s", "p50 ms", "p99 ms", "images per CPU second", "decoded by")
+    yield _row(*["---"] * 6)
+    for name, row in report["results"].items():
+        yield _row(name, *_report.format_load(row))
+
+
+def _hazards_table(report: dict[str, Any]) -> Iterator[str]:
+    yield _row("", "wrong", "of")
+    yield _row(*["---"] * 3)
+    for name, row in report["results"].items():
+        yield _row(name, row["wrong"], row["of"])
+
+
 def _unusual_table(report: dict[str, Any]) -> Iterator[str]:
     rows = report["results"]
     below = [name for name, row in rows.items() if row["missed"]]
@@ -228,7 +244,15 @@ def _plain_text(report: dict[str, Any]) -> Iterator[str]:
     yield from ("```json", json.dumps(report["results"], indent=1), "```")
 
 
-_SUITES = {"ops": _ops_table, "unusual": _unusual_table, "main": _main_table, "compiled": _compiled_table, "graph": _graph_table}
+_SUITES = {
+    "ops": _ops_table,
+    "unusual": _unusual_table,
+    "main": _main_table,
+    "loads": _loads_table,
+    "hazards": _hazards_table,
+    "compiled": _compiled_table,
+    "graph": _graph_table,
+}
 
 
 def _operators(kernels: list[str], tests: list[Any]) -> Iterator[str]:

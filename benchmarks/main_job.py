@@ -40,13 +40,13 @@ def handler(competitor: Competitor, job: Job) -> Handler:
     images, _ = next(batches)
     if competitor.stream not in (_loaders.decode_only, _cuda_loaders.decode_only):
         _check(images, next(batches)[0])
-    deliver = _delivery(job.device)
+    deliver = make_delivery(job.device)
 
     return functools.partial(_rounds.measure, batches, DISCARD, deliver=deliver)
 
 
-def _delivery(device: str) -> Callable[[], None]:
-    """Waits after each batch as a training does: on a GPU until the batch before the last one is there."""
+def make_delivery(device: str) -> Callable[[], None]:
+    """Return a function that waits after each batch as a training does: on a GPU until the batch before the last one is there."""
     if device == "cpu":
         return lambda: None
     events: deque[torch.cuda.Event] = deque()
@@ -68,6 +68,19 @@ def _check(images: torch.Tensor, following: torch.Tensor) -> None:
         raise ValueError(f"delivered images that are not normalized or not random: standard deviation {float(images.std()):.2f}")
 
 
+def prepare(options: argparse.Namespace, stack: ExitStack) -> tuple[Job, float]:
+    """Return the job and the average size of its files in kB; files that are written for it exist until ``stack`` is closed."""
+    if options.path is None:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torch_ndd_bench_")))
+        paths = write_jpegs(folder, options.images)
+    else:
+        paths = sorted(path for path in Path(options.path).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
+    if len(paths) < BATCH:
+        raise SystemExit(f"the main job needs at least {BATCH} JPEGs; there are {len(paths)} in {options.path}")
+    size = sum(path.stat().st_size for path in paths) / len(paths) / 1000
+    return Job([str(path) for path in paths], options.threads, options.device), size
+
+
 def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     """Measure, print the table, return the figures."""
     chosen = {
@@ -80,23 +93,15 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
         console.print("not installed, so not compared with:", ", ".join(missing), style="red")
     limit_threads(options.threads)
     with ExitStack() as stack:
-        if options.path is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="torch_ndd_bench_")))
-            paths = write_jpegs(folder, options.images)
-        else:
-            paths = sorted(path for path in Path(options.path).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
-        if len(paths) < BATCH:
-            raise SystemExit(f"the main job needs at least {BATCH} JPEGs; there are {len(paths)} in {options.path}")
-        job = Job([str(path) for path in paths], options.threads, options.device)
-        size = sum(path.stat().st_size for path in paths) / len(paths) / 1000
-        what = f"{len(paths)} JPEGs of {size:.1f} kB on average, batch {BATCH}"
+        job, size = prepare(options, stack)
+        what = f"{len(job.files)} JPEGs of {size:.1f} kB on average, batch {BATCH}"
         console.print(f"{what}, {options.rounds} rounds of {options.steps} batches", highlight=False)
         processes = {name: (handler, (competitor, job)) for name, competitor in chosen.items()}
         peers, failed = stack.enter_context(running(processes))
         rounds = _rounds.alternate(peers, options.steps, options.rounds, failed, settle=True)
     figures = _rounds.figures(rounds, "images")
     _print(console, figures, failed)
-    return {"files": len(paths), "average_kb": size, "batch": BATCH, "results": figures, "failed": failed, "missing": missing}
+    return {"files": len(job.files), "average_kb": size, "batch": BATCH, "results": figures, "failed": failed, "missing": missing}
 
 
 def _print(console: Console, figures: dict[str, dict[str, float]], failed: dict[str, str]) -> None:

@@ -320,11 +320,11 @@ def test_a_training_has_two_batches_in_flight(monkeypatch: pytest.MonkeyPatch) -
             log.append(("synchronize", self.number))
 
     monkeypatch.setattr(torch.cuda, "Event", Event)
-    delivered = main_job._delivery("cuda")
+    delivered = main_job.make_delivery("cuda")
     for _ in range(3):
         delivered()
     assert log == [("record", 1), ("record", 2), ("synchronize", 1), ("record", 3), ("synchronize", 2)]
-    assert main_job._delivery("cpu")() is None
+    assert main_job.make_delivery("cpu")() is None
 
 
 def test_host_lists_the_slowest_call_first() -> None:
