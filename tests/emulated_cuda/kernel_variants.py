@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The race of kernel variants (benchmarks/cuda/variants.py) on the emulator: what it packs as parameters, and whether all variants are equal.
 
-A GPU is lent for minutes: what can be wrong before the clock runs is found here. `make emulated-cuda` runs this.
+What can be wrong before the first minute on a GPU is found here. `make emulated-cuda` runs this.
 """
 
 import ctypes
