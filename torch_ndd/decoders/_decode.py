@@ -104,22 +104,17 @@ class Options(NamedTuple):
     adjust_orientation: bool
 
 
-def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable[[torch.Tensor], CropWindow | torch.Tensor] | None = None) -> Any:
+WindowsOf = Callable[[torch.Tensor], CropWindow | torch.Tensor]
+
+
+def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: WindowsOf | None = None) -> Any:
     """Size the output from the headers and return the launch of the decoding.
 
     ``windows_of`` takes heights, widths and channels (N, 3) of the images and returns the regions to decode: a window, or y, x, height, width (N, 4).
     """
-    on_gpu = arguments.target.device.type == "cuda"
-    if on_gpu and not 0 <= arguments.target.hw_decoder_load <= 1:
-        raise ValueError(f"{op}: hw_decoder_load must be from 0 to 1, got {arguments.target.hw_decoder_load}")
-    if on_gpu:
-        arguments.target.memory.check(op)
-    if arguments.dtype not in DTYPES:
-        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
-        raise RuntimeError(f"{op}: dtype must be one of {names}, got {arguments.dtype}")
-    check_choice(op, "on_error", arguments.on_error, ON_ERROR, ValueError)
-    if arguments.on_error == "skip" and is_compiling():
-        raise TypeError(f'{op}: on_error="skip" cannot be used under torch.compile: the batch size would depend on the data; "replace" can')
+    target = arguments.target
+    on_gpu = target.device.type == "cuda"
+    _check_arguments(op, arguments)
     max_pixels = limit(op, "max_pixels", arguments.max_pixels, MAX_PIXELS)
     cache = arguments.caching.select_cache(op, arguments.dtype, on_gpu)
     check_encoded(op, files, "encoded images")
@@ -132,40 +127,24 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
         # The loader's advice counts images that its function decodes more than once, or at a reduced scale.
         note_decoding(files.buffer, files.batch_size, arguments.at_least is not None)
     # The only wait of the call: the size of the output is in the headers.
-    files, shapes, kinds = image_shapes(files, options, max_pixels, failures, arguments.target.device)
+    files, shapes, kinds = image_shapes(files, options, max_pixels, failures, target.device)
     least = None if arguments.at_least is None else _scale.min_extents(op, arguments.at_least, files.batch_size)
     if cache is not None:
         if least is not None:
             raise ValueError(f"{op}: at_least cannot be used with a cache; decoders.cache(shorter=...) keeps reduced images")
         shapes = reduced_shapes(shapes, cache.shorter)
-    windows = None
-    shared_extents: SharedExtents = (None, None, _CHANNELS.get(options.output_type))
+    channels = _CHANNELS.get(options.output_type)
+    windows: torch.Tensor | None = None
+    shared_extents: SharedExtents = (None, None, channels)
     if windows_of is not None:
-        window = windows_of(shapes)
-        if isinstance(window, torch.Tensor):
-            windows = window
-        else:
-            windows = rows([*window.start, *window.extent]).expand(files.batch_size, 4).contiguous()
-            shared_extents = (*(None if isinstance(extent, torch.Tensor) else extent for extent in window.extent), shared_extents[2])
-        # A random window lies within its image, unless the image has no pixels: an unreadable header gives zeros.
-        if not isinstance(window, torch.Tensor) or is_compiling() or not windows.numpy()[:, 2:].all():
-            _check_inside(op, files, windows, shapes, failures)
+        windows, shared_extents = _find_windows(op, files, shapes, failures, windows_of, channels)
     # On a GPU, images are decoded at their whole size.
     if least is not None and not on_gpu:
         windows = _scale.whole_windows(shapes, kinds, least) if windows is None else _scale.scaled_windows(windows, shapes, kinds, least)
-        shared_extents = (None, None, shared_extents[2])
-    if windows is not None:
-        if is_compiling():
-            shapes = torch.cat([windows[:, 2:4], shapes[:, 2:]], 1)
-        else:
-            shapes.numpy()[:, :2] = windows.numpy()[:, 2:4]  # in place: the table is not shared
-    # With all extents known, a graph has constant shapes.
-    if is_compiling() and None not in shared_extents:
-        out = empty_batch(files.batch_size, shared_extents, arguments.dtype, arguments.target.device, "HWC")  # type: ignore[arg-type]
-    else:
-        out = empty_packed(shapes, arguments.dtype, arguments.target.device, "HWC", shared_extents)
+        shared_extents = (None, None, channels)
+    out = _allocate(arguments, files.batch_size, shapes, windows, shared_extents)
     out.sources, out.failures = files.sources, failures
-    event = record_event(torch.cuda.current_stream(arguments.target.device)) if on_gpu and not is_compiling() else None
+    event = record_event(torch.cuda.current_stream(target.device)) if on_gpu and not is_compiling() else None
     done = 0 if event is None else event.cuda_event
     # The threads record the event, possibly after the result was dropped. They keep its values, and the tensor keeps the event.
     if event is not None:
@@ -173,16 +152,7 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
     failed = None if failures is None else failures.table
     # Native code finds the cache by its number; 0 is none.
     number = 0 if cache is None else cache._number
-    kernel_arguments = [
-        windows,
-        *options,
-        bool(arguments.use_fast_idct),
-        number,
-        failed,
-        arguments.target.options,
-        arguments.target.hw_decoder_load,
-        done,
-    ]
+    kernel_arguments = [windows, *options, bool(arguments.use_fast_idct), number, failed, target.options, target.hw_decoder_load, done]
     if arguments.on_error != "skip" or failures is None:
         return launch(out, kernel_arguments, inputs=(files,), event=event)
     # The batch size of the result depends on which samples fail, so the call waits for all of them.
@@ -190,6 +160,54 @@ def decode(op: str, files: Any, arguments: DecodeArguments, windows_of: Callable
     kept = out.select(failures.kept_samples())
     kept.failures = failures
     return launch((), also=(kept,))
+
+
+def _check_arguments(op: str, arguments: DecodeArguments) -> None:
+    """Raise an error for options that no image could be decoded with."""
+    target = arguments.target
+    if target.device.type == "cuda":
+        if not 0 <= target.hw_decoder_load <= 1:
+            raise ValueError(f"{op}: hw_decoder_load must be from 0 to 1, got {target.hw_decoder_load}")
+        target.memory.check(op)
+    if arguments.dtype not in DTYPES:
+        names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
+        raise RuntimeError(f"{op}: dtype must be one of {names}, got {arguments.dtype}")
+    check_choice(op, "on_error", arguments.on_error, ON_ERROR, ValueError)
+    if arguments.on_error == "skip" and is_compiling():
+        raise TypeError(f'{op}: on_error="skip" cannot be used under torch.compile: the batch size would depend on the data; "replace" can')
+
+
+def _find_windows(
+    op: str, files: Batch, shapes: torch.Tensor, failures: Failures | None, windows_of: WindowsOf, channels: int | None
+) -> tuple[torch.Tensor, SharedExtents]:
+    """Return the regions to decode (N, 4), and the extents that all of them have. Raise RuntimeError for one that leaves its image."""
+    window = windows_of(shapes)
+    if isinstance(window, torch.Tensor):
+        windows, shared_extents = window, (None, None, channels)
+    else:
+        windows = rows([*window.start, *window.extent]).expand(files.batch_size, 4).contiguous()
+        height, width = (None if isinstance(extent, torch.Tensor) else extent for extent in window.extent)
+        shared_extents = (height, width, channels)
+    # A random window lies within its image, unless the image has no pixels: an unreadable header gives zeros.
+    if not isinstance(window, torch.Tensor) or is_compiling() or not windows.numpy()[:, 2:].all():
+        _check_inside(op, files, windows, shapes, failures)
+    return windows, shared_extents
+
+
+def _allocate(
+    arguments: DecodeArguments, batch_size: int, shapes: torch.Tensor, windows: torch.Tensor | None, shared_extents: SharedExtents
+) -> Batch:
+    """Return the output, without values, for images of these shapes or for windows of them. The table of shapes becomes that of the output."""
+    device = arguments.target.device
+    if windows is not None:
+        if is_compiling():
+            shapes = torch.cat([windows[:, 2:4], shapes[:, 2:]], 1)
+        else:
+            shapes.numpy()[:, :2] = windows.numpy()[:, 2:4]  # in place: the table is not shared
+    # With all extents known, a graph has constant shapes.
+    if is_compiling() and None not in shared_extents:
+        return empty_batch(batch_size, shared_extents, arguments.dtype, device, "HWC")  # type: ignore[arg-type]
+    return empty_packed(shapes, arguments.dtype, device, "HWC", shared_extents)
 
 
 def output_type_name(op: str, output_type: int) -> str:
