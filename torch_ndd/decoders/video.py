@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decoding videos."""
 
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from typing import Any
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -80,74 +80,102 @@ def video(
     if is_compiling():
         raise TypeError(f"{op} cannot be part of a compiled graph: it runs in Python")
     assert isinstance(device, torch.device)
-    on_gpu = device.type == "cuda"
     check_encoded(op, files, "encoded videos")
     mode, fill = checked_pad_mode(op, pad_mode), fill_values(op, fill_value)
     _check(op, frames, start_frame, end_frame, sequence_length, stride)
     lists = _lists_of_frames(op, frames, files.batch_size)
     codec()
-    encoded_files = [file.buffer for file in files]
-    threads = min(get_num_threads(), MAX_GPU_THREADS) if on_gpu else get_num_threads()
-    work = Work(op, max(1, threads // max(1, len(encoded_files))))
-    max_bytes = checked_limit(op, max_sample_bytes)
+    wanted = _Frames(frames, lists, start_frame, end_frame, sequence_length, stride, mode)
+    out = _Videos(op, files, wanted, fill, bool(build_index), checked_limit(op, max_sample_bytes), device).decode()
+    return out if device.type == "cuda" else launch((), also=(out,))  # type: ignore[return-value]
 
-    def choose(i: int, opened: Video) -> np.ndarray:
-        """Return the frames of sample i; -1 for filled ones."""
-        if frames is not None:
-            wanted = np.array(sample_numbers(frames if lists is None else lists[i], i), np.int64)
-            outside = wanted[(wanted < 0) | (wanted >= opened.count)]
-            if mode == "none" and len(outside):
-                raise RuntimeError(f"frame {outside[0]} is not among the {opened.count} of the video; another pad_mode allows it")
+
+class _Frames(NamedTuple):
+    """The frames that are wanted of each video: the arguments of the operator."""
+
+    frames: Any
+    lists: Sequence[Sequence[int]] | None  # frames, if they are a list for each video
+    start: Any
+    end: Any
+    length: Any
+    stride: Any
+    pad_mode: str
+
+    def choose(self, i: int, video: Video) -> np.ndarray:
+        """Return the frame numbers of sample i; -1 for filled ones."""
+        if self.frames is not None:
+            wanted = np.array(sample_numbers(self.frames if self.lists is None else self.lists[i], i), np.int64)
+            outside = wanted[(wanted < 0) | (wanted >= video.count)]
+            if self.pad_mode == "none" and len(outside):
+                raise RuntimeError(f"frame {outside[0]} is not among the {video.count} of the video; another pad_mode allows it")
         else:
-            wanted = _range(opened, *(sample_numbers(argument, i) for argument in (start_frame, end_frame, sequence_length, stride)))
-        opened.check(len(wanted))
-        return padded_frames(wanted, opened.count, mode)
+            wanted = _range(video, *(sample_numbers(argument, i) for argument in (self.start, self.end, self.length, self.stride)))
+        video.check(len(wanted))
+        return padded_frames(wanted, video.count, self.pad_mode)
 
-    def with_name(i: int, work: Callable[[], Any]) -> Any:
+
+class _Videos:
+    """The videos of a batch, from their files to one buffer of frames."""
+
+    def __init__(self, op: str, files: Batch, wanted: _Frames, fill: Any, build_index: bool, max_bytes: int, device: torch.device) -> None:
+        self.op, self.files, self.wanted, self.fill = op, files, wanted, fill
+        self.build_index, self.max_bytes, self.device = build_index, max_bytes, device
+        self.encoded = [file.buffer for file in files]
+        self.on_gpu = device.type == "cuda"
+        self.threads = min(get_num_threads(), MAX_GPU_THREADS) if self.on_gpu else get_num_threads()
+        # Few videos leave threads for FFmpeg, which decodes one video with several.
+        self.threads_of_each = max(1, self.threads // max(1, len(self.encoded)))
+        self.work = Work(op, self.threads_of_each)
+
+    def decode(self) -> Batch:
+        """Return the frames: a dense batch if all videos give the same shape."""
+        count = len(self.encoded)
+        with Workers(self.threads, self.op) if count > 1 and self.threads > 1 else nullcontext() as pool:
+            run = map if pool is None else pool.map
+            opened = list(run(self._open, range(count)))
+            sizes = [video.frame_bytes * len(wanted) for video, wanted in opened]
+            # One buffer for all videos, each of which gets its part: no copy joins them.
+            values = native.empty([sum(sizes)], torch.uint8, self.device)
+            allocated = record_event(torch.cuda.current_stream(self.device)) if self.on_gpu else None
+            parts = values.split(sizes)
+            videos = dict(enumerate(opened))
+            del opened  # each is freed after its last frame: FFmpeg keeps some frames of each video
+            decoded: list[torch.Tensor] = list(run(lambda i: self._decode(i, *videos.pop(i), parts[i], allocated), range(count)))
+        if sum(part.numel() for part in decoded) < len(values):  # some videos ended early
+            values = torch.cat([part.reshape(-1) for part in decoded])
+        shapes = np.array([part.shape for part in decoded], np.int64).reshape(count, 4)
+        if count and (shapes == shapes[0]).all():
+            out = new_batch(values.view(count, *shapes[0].tolist()), None, "FHWC")
+        else:
+            out = ragged_batch(values, shapes, "FHWC")
+        out.sources = self.files.sources
+        return out
+
+    def _open(self, i: int) -> tuple[Video, np.ndarray]:
+        """Return a video and the numbers of its frames."""
+        with self._naming(i):
+            opened = Video(self.encoded[i], self.build_index, self.threads_of_each, self.max_bytes, self.device)
+            return opened, self.wanted.choose(i, opened)
+
+    def _decode(self, i: int, video: Video, wanted: np.ndarray, part: torch.Tensor, allocated: torch.cuda.Event | None) -> torch.Tensor:
+        """Decode a video into its part of the buffer and return the frames, which are fewer if the video ends before its header says."""
+        with self._naming(i), self.work.running():
+            try:
+                return video.frames(wanted, self.fill, part, allocated)[0]
+            except EndsEarlyError as error:
+                if error.count != video.count:
+                    raise
+                wanted = self.wanted.choose(i, video)  # again, with the actual number of frames
+                return video.frames(wanted, self.fill, part[: len(wanted) * video.frame_bytes], allocated)[0]
+
+    @contextmanager
+    def _naming(self, i: int) -> Iterator[None]:
+        """Add the operator, the sample and its file to an error."""
         try:
-            return work()
+            yield
         except Exception as error:  # torchcodec has several types
             kind = MemoryError if isinstance(error, MemoryError) else RuntimeError
-            raise kind(f"{op}: {sample_name(files, i)}: {reason(error)}") from None
-
-    def open_video(i: int) -> tuple[Video, np.ndarray]:
-        # Few videos leave threads for FFmpeg, which decodes one video with several.
-        opened = Video(encoded_files[i], bool(build_index), max(1, threads // len(encoded_files)), max_bytes, device)
-        return opened, choose(i, opened)
-
-    def decode(i: int) -> torch.Tensor:
-        opened, wanted = videos.pop(i)  # freed after its last frame: FFmpeg keeps some frames of each video
-        try:
-            return opened.frames(wanted, fill, parts[i], allocated)[0]
-        except EndsEarlyError as error:
-            if error.count != opened.count:
-                raise
-            wanted = choose(i, opened)  # again, with the actual number of frames
-            return opened.frames(wanted, fill, parts[i][: len(wanted) * opened.frame_bytes], allocated)[0]
-
-    def decode_timed(i: int) -> torch.Tensor:
-        with work.running():
-            return decode(i)
-
-    count = len(encoded_files)
-    with Workers(threads, "decoders.video") if count > 1 and threads > 1 else nullcontext() as pool:
-        run = map if pool is None else pool.map
-        videos = dict(enumerate(run(lambda i: with_name(i, lambda: open_video(i)), range(count))))
-        sizes = [opened.frame_bytes * len(wanted) for opened, wanted in videos.values()]
-        # One buffer for all videos, each of which gets its part: no copy joins them.
-        values = native.empty([sum(sizes)], torch.uint8, device)
-        allocated = record_event(torch.cuda.current_stream(device)) if on_gpu else None
-        parts = values.split(sizes)
-        decoded: list[torch.Tensor] = list(run(lambda i: with_name(i, lambda: decode_timed(i)), range(count)))
-    if sum(part.numel() for part in decoded) < len(values):  # some videos ended early
-        values = torch.cat([part.reshape(-1) for part in decoded])
-    shapes = np.array([part.shape for part in decoded], np.int64).reshape(count, 4)
-    if count and (shapes == shapes[0]).all():
-        out = new_batch(values.view(count, *shapes[0].tolist()), None, "FHWC")
-    else:
-        out = ragged_batch(values, shapes, "FHWC")
-    out.sources = files.sources
-    return out if on_gpu else launch((), also=(out,))  # type: ignore[return-value]
+            raise kind(f"{self.op}: {sample_name(self.files, i)}: {reason(error)}") from None
 
 
 def _check(op: str, frames: Any, start: Any, end: Any, length: Any, stride: Any) -> None:
