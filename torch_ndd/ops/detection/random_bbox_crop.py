@@ -103,27 +103,13 @@ def random_bbox_crop(
         _reorder_shape(op, name, value, shape_layout, dims) for name, value in (("input_shape", input_shape), ("crop_shape", crop_shape))
     )
     if wanted is not None:
-        if image is None:
-            raise RuntimeError(f"{op}: crop_shape needs input_shape")
-        for name, value in (("scaling", scaling), ("aspect_ratio", aspect_ratio)):
-            if value is not None:
-                raise RuntimeError(f"{op}: give either crop_shape or {name}")
+        _check_crop_shape(op, image, scaling=scaling, aspect_ratio=aspect_ratio)
     scales = _range(op, "scaling", scaling if scaling is not None else (1.0, 1.0), (2,))
     ratios = _range(op, "aspect_ratio", aspect_ratio if aspect_ratio is not None else (1.0, 1.0), (2, 6))
     levels = _levels(op, thresholds)
     check_choice(op, "threshold_type", threshold_type, _THRESHOLD_TYPES, RuntimeError if isinstance(threshold_type, str) else TypeError)
-    prune = -1.0
-    if bbox_prune_threshold is not None:
-        (prune,) = _range(op, "bbox_prune_threshold", [bbox_prune_threshold], (1,))
-        if not 0 <= prune <= 1:
-            raise RuntimeError(f"{op}: bbox_prune_threshold must be from 0 to 1, got {prune}")
-    # -1: no limit but num_attempts per threshold.
-    total = -1 if total_num_attempts is None else total_num_attempts
-    if isinstance(total, bool) or not isinstance(total, int):
-        raise TypeError(f"{op}: total_num_attempts must be an int, got {total_num_attempts!r}")
-    if num_attempts < 1 or total == 0 or total < -1:
-        raise RuntimeError(f"{op}: num_attempts and total_num_attempts must be at least 1, got {num_attempts} and {total_num_attempts}")
-
+    prune = _prune_threshold(op, bbox_prune_threshold)
+    total = _total_attempts(op, num_attempts, total_num_attempts)
     # The search has many branches and few numbers, so it runs on the CPU, for boxes of a GPU too.
     host, target = on_host(inputs), inputs.buffer.device
     kept, count = Kept(host), host.batch_size
@@ -171,6 +157,35 @@ def random_bbox_crop(
     for output in out:
         output.relabel(None)
     return launch((), also=tuple(out))
+
+
+def _check_crop_shape(op: str, image: torch.Tensor | None, **others: Any) -> None:
+    """Raise RuntimeError for a size in pixels without that of the image, or beside relative sizes."""
+    if image is None:
+        raise RuntimeError(f"{op}: crop_shape needs input_shape")
+    for name, value in others.items():
+        if value is not None:
+            raise RuntimeError(f"{op}: give either crop_shape or {name}")
+
+
+def _prune_threshold(op: str, value: Any) -> float:
+    """Return the part of a box that must lie in the window; -1 if its center must."""
+    if value is None:
+        return -1.0
+    (threshold,) = _range(op, "bbox_prune_threshold", [value], (1,))
+    if not 0 <= threshold <= 1:
+        raise RuntimeError(f"{op}: bbox_prune_threshold must be from 0 to 1, got {threshold}")
+    return threshold
+
+
+def _total_attempts(op: str, num_attempts: int, total_num_attempts: Any) -> int:
+    """Return the number of windows after which the best one is taken; -1 without a limit but that of each threshold."""
+    total = -1 if total_num_attempts is None else total_num_attempts
+    if isinstance(total, bool) or not isinstance(total, int):
+        raise TypeError(f"{op}: total_num_attempts must be an int, got {total_num_attempts!r}")
+    if num_attempts < 1 or total == 0 or total < -1:
+        raise RuntimeError(f"{op}: num_attempts and total_num_attempts must be at least 1, got {num_attempts} and {total_num_attempts}")
+    return total
 
 
 def _columns(boxes: Batch) -> int:
