@@ -148,6 +148,33 @@ def test_resizes_to_floats_by_torchs_rule_of_any_size(seed: int) -> None:
                 np.testing.assert_array_equal(np.array(image), np.array(volume)[1])
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_resizes_by_torchs_rule_that_no_tile_holds(seed: int) -> None:
+    """Volumes, and images of many channels: a pass for each axis, the first of which skips rows outside the region."""
+    rng = random.Random(seed)
+    dtype = rng.choice(["uint8", "uint8", "float32", "int16"])
+    shape = [rng.randint(3, 9), rng.randint(20, 50), rng.randint(20, 50), rng.randint(1, 3)]
+    # In an odd seed's batch one sample has another depth, in every fourth one a depth of 1: it is resampled as an image.
+    shapes = [shape, [shape[0] + seed % 2, *shape[1:]], *([[1, *shape[1:]]] if seed % 4 == 3 else [])]
+    generator = np.random.default_rng(seed)
+    volumes = ndd.batch([generator.integers(0, 255, extents).astype(dtype) for extents in shapes], layout="DHWC")
+    many = images(rng, dtype, rng.randint(6, 9), (rng.randint(21, 60), rng.randint(21, 60)))
+    kernel = rng.choice([ndd.types.INTERP_LINEAR, ndd.types.INTERP_CUBIC])
+    depth = 1 if seed % 4 == 3 else rng.choice([2, 5, shape[0]])
+    size = [depth, rng.randint(5, 60), rng.choice([rng.randint(5, 60), shape[2]])]
+    tolerance = 1.01 if dtype == "int16" else 1e-3  # sums of floats close to a half may be rounded otherwise
+    regions: tuple[dict[str, Any], ...] = ({}, {"roi_start": [0.0, 0.3, 0.1], "roi_end": [1.0, 0.7, 0.9], "roi_relative": True})
+    for antialias in (True, False):
+        for region in regions:
+            arguments: dict[str, Any] = {"interp_type": kernel, "antialias": antialias}
+            of_volumes: dict[str, Any] = {**arguments, **region, "size": size, "rule": "torch"}
+            assert_same(lambda of_volumes=of_volumes: ndd.resize(volumes, **of_volumes), 1e-5, max(tolerance, 1.01 * (dtype == "uint8")))
+            arguments |= {name: value[1:] if isinstance(value, list) else value for name, value in region.items()} | {"size": size[1:]}
+            for rule in ("torch", "pillow"):
+                of_images: dict[str, Any] = {**arguments, "rule": rule}
+                assert_same(lambda of_images=of_images: ndd.resize(many, **of_images), 1e-5, tolerance)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_normalization_in_a_resize_equals_that_behind_it(seed: int) -> None:
     rng = random.Random(seed)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Images are resampled in tiles: bytes to bytes by byte_tile.cuh, other types to floats by float_tile.cuh. Everything else, such as volumes and
 // filters too large for a tile, goes by one pass for each axis that changes, the innermost first unless height_first says otherwise, with one output
-// element per thread. Bytes are rounded to bytes between the passes, as on the CPU.
+// element per thread. Bytes of images are rounded to bytes between the passes, as on the CPU; those of volumes once, at the end.
 #include "ndd/resample/torch_rule.h"
 
 #include <algorithm>
@@ -38,9 +38,10 @@ struct Pass {
   bool copies;
 };
 
-// Index is 32 bits wide if it can count all elements of a pass: 64-bit divisions take four times as long.
+// Index is 32 bits wide if it can count all elements of a pass: 64-bit divisions take four times as long. Sums of bytes are integers or floats.
 template <class Index>
-__global__ void __launch_bounds__(kThreads) pass_kernel(const __grid_constant__ TableRows<Pass> passes, int64_t count, DType in, DType out) {
+__global__ void __launch_bounds__(kThreads)
+    pass_kernel(const __grid_constant__ TableRows<Pass> passes, int64_t count, DType in, DType out, bool in_integers) {
   for (int64_t n = blockIdx.y; n < count; n += gridDim.y) {
     const Pass pass = passes[n];
     const auto inner = static_cast<Index>(pass.inner), line = static_cast<Index>(pass.out_extent) * inner, group = static_cast<Index>(pass.group);
@@ -55,7 +56,7 @@ __global__ void __launch_bounds__(kThreads) pass_kernel(const __grid_constant__ 
       // One tap of weight 1: no arithmetic, so any type is copied exactly.
       if (pass.copies && in == out) {
         copy_element(pass.in, first, pass.out, e, in);
-      } else if (in == DType::uint8 && out == DType::uint8) {
+      } else if (in_integers) {
         const auto* const from = static_cast<const uint8_t*>(pass.in) + first;
         int32_t sum = pass.precision > 0 ? 1 << (pass.precision - 1) : 0;
         for (int32_t k = 0; k < taps; ++k) sum += pass.whole_weight[x * pass.stride + k] * from[k * pass.inner];
@@ -85,6 +86,8 @@ bool changes(const AxisTable& table) {
   return false;
 }
 
+bool is_image(const ResampleJob& job) { return job.axes[0].in == 1 && job.axes[0].out == 1; }
+
 // The tables of the previous sample, reused if they are the same: in a batch of equal images they are computed and uploaded once.
 struct Placed {
   Axis axis{};
@@ -96,6 +99,160 @@ struct Planned {
   Pass pass;
   int64_t numbers, weights;
   int64_t from, to;  // in bytes from the start of the intermediate buffer; -1 for the job's own memory
+};
+
+// The rows of an image that the pass along the height reads.
+struct RowRange {
+  int64_t first, count;
+};
+
+RowRange find_rows(const ResampleJob& job, const AxisTable& vertical) {
+  if (!changes(vertical)) return {0, job.axes[1].in};
+  int64_t first = job.axes[1].in, end = 0;
+  for (int64_t i = 0; i < job.axes[1].out; ++i) {
+    first = std::min<int64_t>(first, vertical.start[i]);
+    end = std::max<int64_t>(end, vertical.start[i] + vertical.count[i]);
+  }
+  return {first, end - first};
+}
+
+// The passes of a batch, which are planned for one job after another and launched together.
+class Passes {
+ public:
+  // Bytes of images stay bytes between the passes, because both rules round there. Everything else becomes float, unless pixels are only copied.
+  Passes(DType in, DType out, bool images, bool only_copies)
+      : in_(in), out_(out), in_integers_(images && in == DType::uint8 && out == DType::uint8),
+        between_(only_copies || in_integers_ ? in : DType::float32) {}
+
+  // Plans a pass for each axis that changes.
+  void add(const ResampleJob& job) {
+    const AxisTable* table[3];
+    for (int a = 0; a < 3; ++a) table[a] = &axis_table(a, job.axes[a]);
+    // The order matters for bytes, which are rounded in between.
+    const bool swapped = is_image(job) && changes(*table[1]) && changes(*table[2]) && height_first(*table[1], *table[2]);
+    // Axes: depth 0, height 1, width 2.
+    const int order[3] = {swapped ? 1 : 2, swapped ? 2 : 1, 0};
+    int last = 0;  // the last pass that changes something, or the first if none does
+    for (int n = 0; n < 3; ++n)
+      if (changes(*table[order[n]])) last = n;
+    const RowRange rows = find_rows(job, *table[1]);
+    int64_t from = -1, extents[3] = {job.axes[0].in, job.axes[1].in, job.axes[2].in};
+    bool cropped = false;
+    for (int n = 0; n <= last; ++n) {
+      const int a = order[n];
+      const AxisTable& t = *table[a];
+      // Only the last pass has to run even if it changes nothing: it writes the output.
+      if (!changes(t) && n != last) continue;
+      Planned p = plan(job, t, a, extents);
+      int64_t shift = 0;
+      // The width pass skips rows that the height pass does not read; the height's starts are shifted accordingly.
+      if (n == 0 && a == 2 && last > 0 && rows.count < extents[1]) {
+        p.pass.lines = p.pass.lines / extents[1] * rows.count;
+        p.pass.group = rows.count;
+        p.pass.group_in = extents[1];
+        p.pass.in = static_cast<const char*>(job.in) + rows.first * extents[2] * p.pass.inner * item_bytes(in_);
+        extents[1] = rows.count;
+        cropped = true;
+      } else if (a == 1 && cropped) {
+        shift = rows.first;
+      }
+      const Placed& there = place(a, t, shift);
+      p.numbers = there.numbers;
+      p.weights = there.weights;
+      p.from = from;
+      p.to = -1;
+      if (n != last) {
+        // The next pass reads what this one writes.
+        p.to = from = memory_;
+        // Intermediate results start at multiples of 256 bytes, like allocations.
+        memory_ += (p.pass.lines * p.pass.out_extent * p.pass.inner * item_bytes(between_) + 255) / 256 * 256;
+      }
+      rounds_[n].push_back(p);
+      extents[a] = t.axis.out;
+    }
+  }
+
+  void launch(const char* op) {
+    const CudaTable<int32_t> numbers(tables_.numbers);
+    const CudaTable<float> weights(tables_.weights);
+    const CudaTable<int32_t> whole_weights(tables_.whole_weights);
+    const CudaBuffer buffer(memory_);
+    char* const mixed = static_cast<char*>(buffer.data());
+    for (auto& round : rounds_) {
+      for (Planned& p : round) {
+        p.pass.start = numbers.data() + p.numbers;
+        p.pass.count = p.pass.start + p.pass.out_extent;
+        p.pass.weight = weights.data() + p.weights;
+        p.pass.whole_weight = whole_weights.data() + p.weights;
+        if (p.from >= 0) p.pass.in = mixed + p.from;
+        if (p.to >= 0) p.pass.out = mixed + p.to;
+      }
+      // Passes that read the input and those that read intermediate results, those that write the output and those that write intermediate results,
+      // have different types and need separate launches.
+      for (const bool from_input : {true, false})
+        for (const bool to_output : {true, false}) launch_round(round, from_input, to_output);
+    }
+    check_launch(op);
+  }
+
+ private:
+  // A pass along axis a of a job whose axes have these extents by now, from the job's input to its output.
+  Planned plan(const ResampleJob& job, const AxisTable& t, int a, const int64_t (&extents)[3]) const {
+    Planned p{};
+    p.pass.in = job.in;
+    p.pass.out = job.out;
+    p.pass.in_extent = extents[a];
+    p.pass.out_extent = t.axis.out;
+    p.pass.stride = t.stride;
+    p.pass.precision = t.precision;
+    p.pass.copies = t.most == 1;
+    // Lines along the axis: all axes in front of it count them, those after it are its elements.
+    p.pass.lines = job.outer;
+    for (int b = 0; b < a; ++b) p.pass.lines *= extents[b];
+    p.pass.inner = job.channels;
+    for (int b = a + 1; b < 3; ++b) p.pass.inner *= extents[b];
+    p.pass.group = p.pass.group_in = 1;
+    return p;
+  }
+
+  // Stores the tables of axis a with starts that are `shift` less, unless the job before has the same.
+  const Placed& place(int a, const AxisTable& t, int64_t shift) {
+    Placed& there = placed_[a];
+    if (there.numbers < 0 || there.shift != shift || !same_axis(there.axis, t.axis)) {
+      there = {t.axis, shift, static_cast<int64_t>(tables_.numbers.size()), static_cast<int64_t>(tables_.weights.size())};
+      for (int64_t i = 0; i < t.axis.out; ++i) tables_.numbers.push_back(static_cast<int32_t>(t.start[i] - shift));
+      tables_.numbers.insert(tables_.numbers.end(), t.count.begin(), t.count.end());
+      tables_.weights.insert(tables_.weights.end(), t.weight.begin(), t.weight.end());
+      for (size_t k = 0; k < t.weight16.size(); ++k) tables_.whole_weights.push_back(t.whole_weight(static_cast<int64_t>(k)));
+    }
+    return there;
+  }
+
+  void launch_round(const std::vector<Planned>& round, bool from_input, bool to_output) const {
+    std::vector<Pass> passes;
+    int64_t most = 0;
+    for (const Planned& p : round) {
+      if ((p.from < 0) != from_input || (p.to < 0) != to_output) continue;
+      most = std::max(most, p.pass.lines * p.pass.out_extent * p.pass.inner);
+      passes.push_back(p.pass);
+    }
+    if (passes.empty() || most == 0) return;
+    const KernelTable<Pass> table(passes);
+    const auto count = static_cast<int64_t>(passes.size());
+    const dim3 grid = batch_grid(most, kThreads, count, 1 << 20);
+    // Numbers of 32 bits where they suffice, because a 64-bit division takes many instructions.
+    const auto kernel = most < int64_t{1} << 31 ? pass_kernel<uint32_t> : pass_kernel<int64_t>;
+    kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, from_input ? in_ : between_, to_output ? out_ : between_, in_integers_);
+  }
+
+  DType in_, out_;
+  bool in_integers_;
+  DType between_;
+  Tables tables_;
+  // A round waits for the one before by the order of the stream; its passes, of all samples, are independent of each other.
+  std::vector<Planned> rounds_[3];  // usually width, height, depth
+  int64_t memory_ = 0;              // of intermediate results
+  Placed placed_[3];
 };
 
 // The shared memory of a block of byte_kernel or float_kernel: four of them fit in a multiprocessor, or two where no tile needs less.
@@ -167,9 +324,8 @@ std::vector<ResampleJob> launch_float_tiles(const char* op, const std::vector<Re
   int64_t most_bytes = 0, tiles = 0, planes = 0;
   for (const ResampleJob& job : jobs) {
     const AxisTable &v = axis_table(1, job.axes[1]), &h = axis_table(2, job.axes[2]);
-    const bool flat = job.axes[0].in == 1 && job.axes[0].out == 1;
     // Nearest pixels are only moved.
-    if (!flat || (v.most <= 1 && h.most <= 1) || height_first(v, h) || std::max(h.axis.in, h.axis.out) * job.channels > INT32_MAX) {
+    if (!is_image(job) || (v.most <= 1 && h.most <= 1) || height_first(v, h) || std::max(h.axis.in, h.axis.out) * job.channels > INT32_MAX) {
       others.push_back(job);
       continue;
     }
@@ -228,10 +384,9 @@ std::vector<size_t> launch_byte_tiles(const char* op, const std::vector<Resample
   for (size_t k = 0; k < jobs.size(); ++k) {
     const ResampleJob& job = jobs[k];
     const AxisTable &v = axis_table(1, job.axes[1]), &h = axis_table(2, job.axes[2]);
-    const bool flat = job.axes[0].in == 1 && job.axes[0].out == 1;
     const int64_t channels = job.channels, row = h.axis.in * channels;
     // Tiles begin with the width. Nearest pixels are only moved.
-    if (!flat || channels < 1 || channels > kMaxChannels || (v.most == 1 && h.most == 1) || height_first(v, h) || row > INT32_MAX) {
+    if (!is_image(job) || channels < 1 || channels > kMaxChannels || (v.most == 1 && h.most == 1) || height_first(v, h) || row > INT32_MAX) {
       others.push_back(k);
       continue;
     }
@@ -287,129 +442,17 @@ void launch_by_torch_rule(const char* op, const std::vector<ResampleJob>& all_jo
     if (jobs.empty()) return;
   }
   const DType in = jobs[0].in_type, out = jobs[0].out_type;
-  bool all_copy = in == out;
-  for (const ResampleJob& job : jobs)
-    for (int a = 0; a < 3; ++a) all_copy = all_copy && axis_table(a, job.axes[a]).most <= 1;
-  const bool bytes = in == DType::uint8 && out == DType::uint8;
-  // Bytes stay bytes between the passes, because both rules round there. Everything else becomes float.
-  const DType between = all_copy || bytes ? in : DType::float32;
-  Tables tables;
-  // A round waits for the one before by the order of the stream; its passes, of all samples, are independent of each other.
-  std::vector<Planned> rounds[3];  // usually width, height, depth
-  int64_t memory = 0;
-  Placed placed[3];
-  for (const ResampleJob& job : jobs) {
-    const AxisTable* table[3];
-    for (int a = 0; a < 3; ++a) table[a] = &axis_table(a, job.axes[a]);
-    const bool flat = job.axes[0].in == 1 && job.axes[0].out == 1;
-    // The order matters for bytes, which are rounded in between.
-    const bool swapped = flat && changes(*table[1]) && changes(*table[2]) && height_first(*table[1], *table[2]);
-    // Axes: depth 0, height 1, width 2.
-    const int order[3] = {swapped ? 1 : 2, swapped ? 2 : 1, 0};
-    int last = 0;  // the last pass that changes something, or the first if none does
-    for (int n = 0; n < 3; ++n)
-      if (changes(*table[order[n]])) last = n;
-    int64_t first_row = 0, rows = job.axes[1].in;  // the rows that the height pass reads
-    if (changes(*table[1])) {
-      int64_t end = 0;
-      first_row = job.axes[1].in;
-      for (int64_t i = 0; i < job.axes[1].out; ++i) {
-        first_row = std::min<int64_t>(first_row, table[1]->start[i]);
-        end = std::max<int64_t>(end, table[1]->start[i] + table[1]->count[i]);
-      }
-      rows = end - first_row;
-    }
-    int64_t from = -1, extents[3] = {job.axes[0].in, job.axes[1].in, job.axes[2].in};
-    bool cropped = false;
-    for (int n = 0; n <= last; ++n) {
-      const int a = order[n];
-      const AxisTable& t = *table[a];
-      // Only the last pass has to run even if it changes nothing: it writes the output.
-      if (!changes(t) && n != last) continue;
-      int64_t inner = job.channels;
-      for (int b = a + 1; b < 3; ++b) inner *= extents[b];
-      Planned p{};
-      p.pass.in_extent = extents[a];
-      p.pass.out_extent = t.axis.out;
-      p.pass.inner = inner;
-      p.pass.stride = t.stride;
-      p.pass.precision = t.precision;
-      p.pass.copies = t.most == 1;
-      // Lines along the axis: all axes in front of it count them, those after it are its elements.
-      int64_t outer = job.outer;
-      for (int b = 0; b < a; ++b) outer *= extents[b];
-      p.pass.lines = outer;
-      p.pass.group = p.pass.group_in = 1;
-      p.pass.in = job.in;
-      p.pass.out = job.out;
-      int64_t shift = 0;
-      // The width pass skips rows that the height pass does not read; the height's starts are shifted accordingly.
-      if (n == 0 && a == 2 && last > 0 && rows < extents[1]) {
-        p.pass.lines = outer / extents[1] * rows;
-        p.pass.group = rows;
-        p.pass.group_in = extents[1];
-        p.pass.in = static_cast<const char*>(job.in) + first_row * extents[2] * inner * item_bytes(in);
-        extents[1] = rows;
-        cropped = true;
-      } else if (a == 1 && cropped) {
-        shift = first_row;
-      }
-      Placed& there = placed[a];
-      if (there.numbers < 0 || there.shift != shift || !same_axis(there.axis, t.axis)) {
-        there = {t.axis, shift, static_cast<int64_t>(tables.numbers.size()), static_cast<int64_t>(tables.weights.size())};
-        for (int64_t i = 0; i < t.axis.out; ++i) tables.numbers.push_back(static_cast<int32_t>(t.start[i] - shift));
-        tables.numbers.insert(tables.numbers.end(), t.count.begin(), t.count.end());
-        tables.weights.insert(tables.weights.end(), t.weight.begin(), t.weight.end());
-        for (size_t k = 0; k < t.weight16.size(); ++k) tables.whole_weights.push_back(t.whole_weight(static_cast<int64_t>(k)));
-      }
-      p.numbers = there.numbers;
-      p.weights = there.weights;
-      p.from = from;
-      p.to = -1;
-      if (n != last) {
-        // The next pass reads what this one writes.
-        p.to = from = memory;
-        // Intermediate results start at multiples of 256 bytes, like allocations.
-        memory += (p.pass.lines * p.pass.out_extent * inner * item_bytes(between) + 255) / 256 * 256;
-      }
-      rounds[n].push_back(p);
-      extents[a] = t.axis.out;
-    }
+  const auto volumes = std::stable_partition(jobs.begin(), jobs.end(), is_image);
+  for (const bool images : {true, false}) {
+    const std::vector<ResampleJob> chosen(images ? jobs.begin() : volumes, images ? volumes : jobs.end());
+    if (chosen.empty()) continue;
+    bool only_copies = in == out;
+    for (const ResampleJob& job : chosen)
+      for (int a = 0; a < 3; ++a) only_copies = only_copies && axis_table(a, job.axes[a]).most <= 1;
+    Passes passes(in, out, images, only_copies);
+    for (const ResampleJob& job : chosen) passes.add(job);
+    passes.launch(op);
   }
-  const CudaTable<int32_t> numbers(tables.numbers);
-  const CudaTable<float> weights(tables.weights);
-  const CudaTable<int32_t> whole_weights(tables.whole_weights);
-  const CudaBuffer buffer(memory);
-  char* const mixed = static_cast<char*>(buffer.data());
-  for (auto& round : rounds) {
-    // Passes that read the input and those that read intermediate results, those that write the output and those that write intermediate results,
-    // have different types and need separate launches.
-    for (const bool from_input : {true, false}) {
-      for (const bool to_output : {true, false}) {
-        std::vector<Pass> passes;
-        int64_t most = 0;
-        for (Planned& p : round) {
-          if ((p.from < 0) != from_input || (p.to < 0) != to_output) continue;
-          p.pass.start = numbers.data() + p.numbers;
-          p.pass.count = p.pass.start + p.pass.out_extent;
-          p.pass.weight = weights.data() + p.weights;
-          p.pass.whole_weight = whole_weights.data() + p.weights;
-          if (p.from >= 0) p.pass.in = mixed + p.from;
-          if (p.to >= 0) p.pass.out = mixed + p.to;
-          most = std::max(most, p.pass.lines * p.pass.out_extent * p.pass.inner);
-          passes.push_back(p.pass);
-        }
-        if (passes.empty() || most == 0) continue;
-        const KernelTable<Pass> table(passes);
-        const auto count = static_cast<int64_t>(passes.size());
-        const dim3 grid = batch_grid(most, kThreads, count, 1 << 20);
-        // Numbers of 32 bits where they suffice, because a 64-bit division takes many instructions.
-        const auto kernel = most < int64_t{1} << 31 ? pass_kernel<uint32_t> : pass_kernel<int64_t>;
-        kernel<<<grid, kThreads, 0, current_cuda_stream()>>>(table.rows(), count, from_input ? in : between, to_output ? out : between);
-      }
-    }
-  }
-  check_launch(op);
 }
 
 }  // namespace ndd
