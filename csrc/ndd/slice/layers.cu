@@ -33,7 +33,7 @@ struct Shape {
   uint32_t extent[kMaxLeading];
   int32_t row_bytes, segments, work;  // segments per row, and of all rows
   int32_t first, count;  // boxes
-  int32_t period, step;  // in bytes: the period after which a row's fills repeat, and the step along `channel`
+  int32_t period, step;  // in bytes: the period after which a row's fills repeat, and the step from the fills of a channel to those of the next
 };
 
 // The place of a layer in its stack and in its input. Positions are in bytes, `origin` and the readable range [low, high) from the input on.
@@ -196,7 +196,9 @@ struct Tables {
   std::vector<Box> boxes;
   std::vector<const char*> inputs;
   std::vector<uint4> fills;
-  std::vector<float> last_fills;
+  std::vector<float> last_fills;  // which begin at vector `first_fill`
+  bool fills_apart = false;
+  int64_t first_fill = 0;
   int64_t most = 0;  // segments of a sample
 };
 
@@ -218,17 +220,22 @@ Box box_of(const Layer& layer, int64_t item, int axis, int64_t inner, int64_t ro
   return box;
 }
 
-// The fills of a stack as bytes, repeated behind their period, which is that of a channel or of a row, such that two vectors can be read from any.
-void add_fills(Tables& tables, const std::vector<float>& fills, DType dtype) {
-  const int64_t item = item_bytes(dtype), period = static_cast<int64_t>(fills.size()) * item;
-  const size_t first = tables.fills.size();
-  // A vector may begin at any byte of the period and is loaded as two.
-  tables.fills.resize(first + (period + 3 * kVector - 1) / kVector + 1);
-  auto* const bytes = reinterpret_cast<unsigned char*>(tables.fills.data() + first);
-  for (size_t c = 0; c < fills.size(); ++c) store_element(fills[c], bytes, dtype, static_cast<int64_t>(c));
-  const auto all = static_cast<int64_t>((tables.fills.size() - first) * kVector);
-  for (int64_t b = period; period > 0 && b < all; ++b) bytes[b] = bytes[b - period];
+// The vectors that hold `period` bytes of fills, repeated such that a vector can begin at any of them: it is loaded as two.
+int64_t fill_vectors(int64_t period) { return (period + 3 * kVector - 1) / kVector + 1; }
+
+// Adds the fills of a stack as bytes: together, repeated behind those of a row, or with `apart` one after the other, each repeated alone.
+void add_fills(Tables& tables, const std::vector<float>& fills, bool apart, DType dtype) {
+  const int64_t item = item_bytes(dtype), count = static_cast<int64_t>(fills.size());
+  const int64_t values = apart ? 1 : count, period = values * item, vectors = fill_vectors(period);
+  tables.first_fill = static_cast<int64_t>(tables.fills.size());
+  tables.fills.resize(tables.first_fill + (apart ? count : 1) * vectors);
+  for (int64_t c = 0; c < count; c += values) {
+    auto* const bytes = reinterpret_cast<unsigned char*>(tables.fills.data() + tables.first_fill + c / values * vectors);
+    for (int64_t k = 0; k < values; ++k) store_element(fills[c + k], bytes, dtype, k);
+    for (int64_t b = period; b < vectors * kVector; ++b) bytes[b] = bytes[b - period];
+  }
   tables.last_fills = fills;
+  tables.fills_apart = apart;
 }
 
 // Adds a sample as rows of bytes; false if some layer is not contiguous in its input along those rows, or if something is too large.
@@ -276,6 +283,9 @@ bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
   if (rows == 0 || row_bytes == 0) return true;
   // Positions, segments and phases of fills are 32-bit numbers in the kernel.
   if (row_bytes > INT32_MAX - 2 * kSegment || rows > INT32_MAX / (2 * segments) || period > INT32_MAX / (2 * kVector)) return false;
+  const bool apart = shape.channel >= 0;  // each row has the fill of one channel
+  const int64_t fill_step = fill_vectors(item) * kVector;
+  if (apart && static_cast<int64_t>(layers.fills.size()) > INT32_MAX / fill_step) return false;
   std::vector<int64_t> together(left > 0 ? layers.extent[0] : 1);  // the number of layers at each position of the first axis
   std::vector<Box> boxes;
   tables.stacks.push_back({static_cast<char*>(layers.out), 0, static_cast<uint32_t>(tables.inputs.size()), 0});
@@ -293,17 +303,16 @@ bool add_stack(Tables& tables, const Layers& layers, DType dtype) {
   shape.work = static_cast<int32_t>(rows * segments);
   shape.count = static_cast<int32_t>(boxes.size());
   shape.period = static_cast<int32_t>(period);
-  shape.step = static_cast<int32_t>(item);
+  shape.step = static_cast<int32_t>(fill_step);
   // Batches of equal stacks, as in paste with constant arguments, share one shape and its boxes.
   const bool known = !tables.shapes.empty() && tables.shapes.back().count == shape.count &&
                      std::memcmp(boxes.data(), tables.boxes.data() + tables.shapes.back().first, boxes.size() * sizeof(Box)) == 0;
   shape.first = known ? tables.shapes.back().first : static_cast<int32_t>(tables.boxes.size());
   if (!known) tables.boxes.insert(tables.boxes.end(), boxes.begin(), boxes.end());
   if (!known || std::memcmp(&tables.shapes.back(), &shape, sizeof(Shape)) != 0) tables.shapes.push_back(shape);
-  if (tables.fills.empty() || layers.fills != tables.last_fills) add_fills(tables, layers.fills, dtype);
-  const auto fill_vectors = static_cast<int64_t>((static_cast<int64_t>(layers.fills.size()) * item + 3 * kVector - 1) / kVector + 1);
+  if (tables.fills.empty() || layers.fills != tables.last_fills || apart != tables.fills_apart) add_fills(tables, layers.fills, apart, dtype);
   tables.stacks.back().shape = static_cast<uint32_t>(tables.shapes.size() - 1);
-  tables.stacks.back().fills = static_cast<uint32_t>((static_cast<int64_t>(tables.fills.size()) - fill_vectors) * kVector);
+  tables.stacks.back().fills = static_cast<uint32_t>(tables.first_fill * kVector);
   tables.most = std::max<int64_t>(tables.most, shape.work);
   return true;
 }

@@ -103,6 +103,17 @@ CASES = [
         layout="CHW",
         reference=lambda image, anchor, shape, **_: erase_reference(image, anchor, shape, 0.5, (2, 1), centered=True),
     ),
+    *(
+        Case(  # each row has the fill of its channel
+            "erase",
+            f"planes of colors, {dtype}",
+            images("CHW", dtype),
+            {**BOXES, "axis_names": "HW", "normalized": True, "fill_value": Each([[1.0, 2.0, 3.0], [1.0, 2.0, 3.0], [7.0, 8.0, 9.0]])},
+            layout="CHW",
+            reference=lambda image, anchor, shape, fill_value, **_: erase_reference(image, anchor, shape, fill_value, (1, 2), channel=0, scale=True),
+        )
+        for dtype in ("uint8", "float32")
+    ),
     Case(  # rows longer than what a warp takes at a time
         "erase",
         "long rows",
