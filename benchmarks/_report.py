@@ -124,9 +124,10 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 def format_load(row: dict[str, Any]) -> tuple[str, ...]:
     """Return the cells of a load of the JPEG engine: images a second, p50, p99, images per CPU second, the share of each decoder."""
-    decoded = max(sum(row["engines"].values()), 1)
+    engines = {engine: count for engine, count in row["engines"].items() if engine != "refused"}  # those were decoded, and counted, by another one
+    decoded = max(sum(engines.values()), 1)
     numbers = (f"{row['images_per_second']:.0f}", f"{row['batch_ms_p50']:.2f}", f"{row['batch_ms_p99']:.2f}", f"{row['images_per_cpu_second']:.0f}")
-    return *numbers, ", ".join(f"{engine} {count / decoded:.2f}" for engine, count in row["engines"].items())
+    return *numbers, ", ".join(f"{engine} {count / decoded:.2f}" for engine, count in engines.items())
 
 
 def color(value: float, bar: float = 1.0) -> str:

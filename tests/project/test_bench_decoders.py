@@ -47,7 +47,7 @@ def test_page_shows_who_decoded_at_each_load() -> None:
         "batch_ms_p50": 7.0,
         "batch_ms_p99": 9.0,
         "images_per_cpu_second": 1200.0,
-        "engines": {"hardware": 3, "cuda": 1},
+        "engines": {"hardware": 3, "cuda": 1, "refused": 4},
     }
     report = {"suite": "loads", "files": 64, "average_kb": 50.0, "results": {"torch_ndd, load 0.55": row}, "failed": {}}
     lines = list(_results._SUITES["loads"](report))
