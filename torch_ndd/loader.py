@@ -138,7 +138,8 @@ class DataLoader:
         pin_memory: Put tensors in host memory into pinned memory, and call the ``pin_memory`` method of other objects, where there is a GPU.
         persistent_workers: Of data sets with ``multiprocessing_context``: keep the processes for the next epoch, with their copies of the data set.
             By default each epoch has new ones, as in torch.
-        return_paths: Also yield where the samples come from, a list of N texts, as the last part of a tuple or as ``"paths"`` of a dict.
+        return_paths: Also yield where the samples come from, a list of N texts, as the last part of a tuple or as ``"paths"`` of a dict. If ``fn``
+            leaves samples out, such as damaged images, and returns a Batch of the others, the list has the paths of the others.
         **options: Options of all readers for a data set (``shard_id``, ``num_shards``, ``on_error``, ...), see :class:`readers.LoaderOptions`.
 
     Yields:
