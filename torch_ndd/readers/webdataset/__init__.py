@@ -339,7 +339,7 @@ def _scan_archive(path: str) -> _Shard:
     offsets = found.name_offsets.tolist()
     count, reason, damaged = len(found.begin), found.reason, found.damaged
     if count and not reason and found.begin[-1] + found.length[-1] > found.size:
-        # The archive was cut off within its last file, whether an output needs that file or one of those behind it.
+        # The archive was cut off within its last file, whether an output needs that file or one of those after it.
         count, damaged = count - 1, int(found.begin[-1]) - BLOCK
         reason = f"a file of {found.length[-1]} bytes, but the archive ends earlier"
     for k in range(count):
