@@ -301,7 +301,7 @@ def test_arguments_of_torch(images: list[Path]) -> None:
         ("shuffle", True, "random_shuffle=True"),
         ("num_workers", 4, "set_num_threads"),
         ("collate_fn", collate, "fn gets"),
-        ("sampler", [1], "list of files"),
+        ("sampler", [1], r"list of files; readers\.Weighted"),
         ("multiprocessing_context", "fork", "no processes"),
         ("on_error", "skip", "an argument of the reader"),
         ("batch_sampler", [1], "batch_size"),
