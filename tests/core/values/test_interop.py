@@ -2,6 +2,7 @@
 """Data exchange with other libraries, with shared memory where both sides allow it."""
 
 import ctypes
+from collections import UserList, deque
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -81,6 +82,15 @@ def test_from_dlpack_that_does_not_work(error: type[Exception]) -> None:
 
     with pytest.raises(error, match="broken"):
         ndd.as_tensor(Broken(torch.zeros(1)))
+
+
+@pytest.mark.parametrize("data", [[1, 2], [1.5], [[1], [2]], [np.ones((2, 3), np.uint8)] * 4], ids=["integers", "floats", "lists", "frames"])
+@pytest.mark.parametrize("kind", [deque, UserList])
+def test_from_other_sequences(kind: Any, data: list[Any]) -> None:
+    values, expected = ndd.as_tensor(kind(data)), ndd.as_tensor(data)
+    assert (values.shape, values.dtype, values.torch().tolist()) == (expected.shape, expected.dtype, expected.torch().tolist())
+    with pytest.raises(TypeError, match="Unexpected element type set"):
+        ndd.as_tensor(set(range(3)))
 
 
 @pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "1", "I;16", "F"])

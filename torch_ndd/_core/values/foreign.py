@@ -46,6 +46,8 @@ def import_values(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
     try:
         view = memoryview(data)
     except TypeError:
+        if isinstance(data, Sequence):  # such as a deque of frames
+            return from_python(list(data), wide), False
         raise TypeError(f"Unexpected element type {type(data).__name__}: a Tensor is created from numbers, lists and arrays") from None
     return from_numpy(np.asarray(view))
 
