@@ -44,7 +44,10 @@ def sources_of(outputs: Any) -> Sequence[str]:
 
 def add_paths(result: Any, outputs: Any) -> Any:
     """Return a result with the paths of its samples, as the last part of a tuple or as ``"paths"`` of a dict."""
-    paths = list(sources_of(outputs))
+    sources = sources_of(outputs)
+    left = sources_of(result)
+    # fn may leave samples out, such as images that cannot be decoded; their paths would shift those of the others.
+    paths = list(left if left is not UNKNOWN and len(left) < len(sources) else sources)
     if isinstance(result, Mapping):
         return {**result, "paths": paths}
     if _is_list_of_parts(result, outputs):

@@ -58,7 +58,7 @@ _WORDS_OF_A_BATCH = 1 << 20
 class _Prepared(NamedTuple):
     """A batch whose operators were submitted, or its error."""
 
-    after: dict[str, Any]  # the reader's state after it
+    after: dict[str, Any]  # the reader's state after it; empty if it could not be read
     result: Any
     error: BaseException | None
     bytes: int
@@ -138,7 +138,8 @@ class DataLoader:
         pin_memory: Put tensors in host memory into pinned memory, and call the ``pin_memory`` method of other objects, where there is a GPU.
         persistent_workers: Of data sets with ``multiprocessing_context``: keep the processes for the next epoch, with their copies of the data set.
             By default each epoch has new ones, as in torch.
-        return_paths: Also yield where the samples come from, a list of N texts, as the last part of a tuple or as ``"paths"`` of a dict.
+        return_paths: Also yield where the samples come from, a list of N texts, as the last part of a tuple or as ``"paths"`` of a dict. If ``fn``
+            leaves samples out, such as damaged images, and returns a Batch of the others, the list has the paths of the others.
         **options: Options of all readers for a data set (``shard_id``, ``num_shards``, ``on_error``, ...), see :class:`readers.LoaderOptions`.
 
     Yields:
@@ -149,7 +150,8 @@ class DataLoader:
         TypeError: another kind of source; an argument of ``torch.utils.data.DataLoader`` that means nothing here, with what takes its place; when its
             batch is due, an ``fn`` that returns None.
         RuntimeError: a folder or a list of files that does not exist; a loop goes on after another one over the same loader has begun.
-        Exception: any error of reading or of ``fn``, when its batch is due.
+        Exception: any error of reading or of ``fn``, when its batch is due. After an error of ``fn`` or of the operators that it called the loop can
+            go on: ``next`` returns the batch after it. An error of reading ends the loop; with ``on_error="skip"`` there is none.
 
     >>> import pathlib, tempfile
     >>> import torch_ndd as ndd
@@ -294,6 +296,7 @@ class DataLoader:
         In the caller's mode, and in a context with its device and thread pool, which is the same for all batches without a GPU.
         """
         reader, watch, outputs, begin = self.reader, self._watch, None, time.perf_counter()
+        after: dict[str, Any] = {}
         try:
             if context is None:
                 # One stream for all batches: torch's allocator keeps the memory of each stream apart.
@@ -327,10 +330,10 @@ class DataLoader:
         except StopIteration as error:  # would silently end the user's loop
             failed = RuntimeError("DataLoader: fn raised StopIteration")
             failed.__cause__ = error
-            return _Prepared({}, None, failed, 0, 0.0)
+            return _Prepared(after, None, failed, 0, 0.0)
         except Exception as error:
             name_in_batch(error, () if outputs is None else sources_of(outputs))
-            return _Prepared({}, None, error, 0, 0.0)
+            return _Prepared(after, None, error, 0, 0.0)
 
     def _complete(self, result: Any, outputs: Any, plan: Plan | None) -> Any:
         """Return the batch as the program gets it, from the outputs of the reader."""
@@ -477,6 +480,7 @@ class _Loop(Iterator[Any]):
         self._turn = new_lock()  # threads may share a loop
         self._replaced = False  # by a later loop
         self._took = 0.0  # seconds of the preparation of the latest batch
+        self._was_read = False  # the batch that is due: what fails then is fn, or the work that it queued
 
     def __next__(self) -> Any:
         with self._turn:
@@ -485,10 +489,12 @@ class _Loop(Iterator[Any]):
                 raise StopIteration
             if self._prepare is not None and self._process != os.getpid():
                 raise RuntimeError("DataLoader: this loop belongs to the process that began it; start another here with iter(loader)")
+            self._was_read = False
             try:
                 return self._following(loader, self._begin(loader))
             except BaseException as error:
-                self._close(wait=isinstance(error, Exception))  # Ctrl-C does not wait for a data set that hangs
+                if not (self._was_read and isinstance(error, Exception)):  # an error of fn is that of one batch
+                    self._close(wait=isinstance(error, Exception))  # Ctrl-C does not wait for a data set that hangs
                 raise
 
     def _begin(self, loader: DataLoader) -> Callable[[], _Prepared | None]:
@@ -527,6 +533,7 @@ class _Loop(Iterator[Any]):
         if prepared is None:
             raise self._stop(loader)
         after, result, error, size, self._took = prepared
+        self._was_read = bool(after)
         if error is not None:
             raise error
         # Submit the next batches before waiting for this one. Their size is known once fn has run.

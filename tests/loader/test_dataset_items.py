@@ -213,6 +213,15 @@ def test_items_that_are_no_samples() -> None:
 NUMPY_NUMBERS = [*(f"{kind}{bits}" for kind in ("uint", "int") for bits in (8, 16, 32, 64)), "bool_", "float16", "float32", "float64", "complex64"]
 
 
+@pytest.mark.parametrize("item", [(1, 2), {"a": 1}, Pair(1, "text"), torch.ones(2), np.ones(2), 7], ids=lambda item: type(item).__name__)
+@pytest.mark.parametrize("part", [False, True])
+def test_items_that_are_none_are_refused_in_any_order(item: Any, part: bool) -> None:
+    for items in ([item, None], [None, item]):
+        with pytest.raises(TypeError, match=r'one type, got .*NoneType.*; to leave a sample out, raise .* on_error="skip"'):
+            next(iter(ndd.DataLoader([(0, item) for item in items] if part else items, batch_size=2)))
+    assert next(iter(ndd.DataLoader([None, "text"], batch_size=2))) == [None, "text"]
+
+
 @pytest.mark.parametrize("name", NUMPY_NUMBERS)
 def test_numbers_of_numpy_keep_their_type(name: str) -> None:
     kind = getattr(np, name)

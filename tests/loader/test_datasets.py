@@ -301,7 +301,7 @@ def test_arguments_of_torch(images: list[Path]) -> None:
         ("shuffle", True, "random_shuffle=True"),
         ("num_workers", 4, "set_num_threads"),
         ("collate_fn", collate, "fn gets"),
-        ("sampler", [1], "list of files"),
+        ("sampler", [1], r"list of files; readers\.Weighted"),
         ("multiprocessing_context", "fork", "no processes"),
         ("on_error", "skip", "an argument of the reader"),
         ("batch_sampler", [1], "batch_size"),
@@ -331,6 +331,24 @@ def test_paths_and_dataset(images: list[Path]) -> None:
     assert [paths for _, paths in loader][2] == [str(image) for image in images[8:]]
     texts = [paths for *_, paths in ndd.DataLoader(Squares(3), batch_size=2, return_paths=True)]
     assert texts == [["Squares[0]", "Squares[1]"], ["Squares[2]"]]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_paths_are_those_of_the_images_that_could_be_decoded(images: list[Path], tmp_path: Path, named: bool) -> None:
+    damaged = tmp_path / "damaged.jpg"
+    damaged.write_bytes(images[0].read_bytes()[:100])
+    files = [images[0], damaged, *images[1:5]]
+
+    def decode(jpegs: ndd.Batch, numbers: ndd.Batch) -> Any:
+        pictures = ndd.decoders.image(jpegs, on_error="skip")
+        parts = {"pictures": ndd.resize(pictures, size=[8, 8]), "numbers": numbers.select(pictures.kept)}
+        return parts if named else tuple(parts.values())
+
+    reader = ndd.readers.File(files=files, labels=range(6))
+    for batch in ndd.DataLoader(reader, decode, batch_size=3, return_paths=True):
+        pictures, numbers, paths = batch.values() if named else batch
+        assert len(pictures) == len(paths)
+        assert paths == [str(files[number]) for number in numbers.flatten().tolist()]
 
 
 def test_paths_that_are_no_text_find_their_files(tmp_path: Path) -> None:

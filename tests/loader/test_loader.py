@@ -201,6 +201,39 @@ def test_errors_have_their_turn(images: list[Path], tmp_path: Path) -> None:
         next(loop)
 
 
+@pytest.mark.parametrize("prefetch", [0, 1, 4])
+@pytest.mark.parametrize("pending", [False, True], ids=["in fn", "in queued work"])
+def test_a_loop_goes_on_after_a_batch_that_fails_in_fn(prefetch: int, pending: bool) -> None:
+    def draw(numbers: ndd.Batch) -> Any:
+        return numbers, ndd.random.uniform(range=[0, 1], batch_size=numbers.batch_size)
+
+    def fail(numbers: ndd.Batch) -> Any:
+        if 4 in numbers.torch():
+            if not pending:
+                raise ValueError("not these")
+            return ndd.decoders.image([b"\xff\xd8\xff no image"] * 2)
+        return draw(numbers)
+
+    def make(fn: Any) -> ndd.DataLoader:
+        return ndd.DataLoader(list(range(11)), fn, batch_size=2, seed=3, prefetch=prefetch)
+
+    expected = [(numbers.tolist(), draws.tolist()) for numbers, draws in make(draw)]
+    loader = make(fail)
+    loop = iter(loader)
+    assert [next(loop)[0].tolist() for _ in range(2)] == [[0, 1], [2, 3]]
+    before = loader.state_dict()
+    with pytest.raises((ValueError, RuntimeError), match=r"not these|decoders\.image: sample 0"):
+        next(loop)
+    assert loader.state_dict() == before
+    numbers, draws = next(loop)
+    assert (numbers.tolist(), draws.tolist()) == expected[3]
+    resumed = make(draw)
+    resumed.load_state_dict(loader.state_dict())
+    rest = [(numbers.tolist(), draws.tolist()) for numbers, draws in resumed]
+    assert rest == [(numbers.tolist(), draws.tolist()) for numbers, draws in loop] == expected[4:]
+    assert list(loop) == []
+
+
 def test_wrong_arguments_are_rejected(images: list[Path]) -> None:
     reader = ndd.readers.File(files=images)
     for options, error in (

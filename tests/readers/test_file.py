@@ -164,7 +164,7 @@ def test_mistakes_show_at_the_first_step(options: dict[str, Any], message: str) 
 
 @pytest.mark.parametrize("wrong_labels", [["a", "b"], [None, 1], [1.5, 2], [float("nan"), 1], [1j, 2], ["1", "2.5"]])
 def test_labels_that_are_no_integers(wrong_labels: list[Any]) -> None:
-    with pytest.raises(TypeError, match=r"labels must be integers, got .*, "):
+    with pytest.raises(TypeError, match=r"labels must be integers, got .*, .*; a DataLoader also takes a list of \(pathlib\.Path\(file\), value\)"):
         next(ndd.readers.File(files=["1.jpg", "2.jpg"], labels=wrong_labels).next_epoch())
 
 

@@ -242,7 +242,7 @@ def test_damaged_archives(path: Path) -> None:
         assert [value.torch().flatten().tolist() for (value,) in reader] == [[48], [49, 49]]
         assert [error.sample for error in reader.errors] == [2]
     path.write_bytes(whole[: begins[4] + 512 + 1])
-    with pytest.raises(RuntimeError, match=rf"sample 0 \(.*a\.tar at byte {begins[4] + 512}\): the file has"):
+    with pytest.raises(RuntimeError, match=rf"sample 0 \(.*a\.tar at byte {begins[4]}\): a file of 2 bytes, but the archive ends earlier"):
         read("png", path)
     for data, reason in (
         (GZIP * 20, "gzip"),
@@ -257,6 +257,24 @@ def test_damaged_archives(path: Path) -> None:
         path.write_bytes(data)
         with pytest.raises(RuntimeError, match="number of input samples: 0"):
             read("png", path)
+
+
+@pytest.mark.parametrize("behavior", ["empty", "skip", "error"])
+def test_a_sample_that_the_end_of_a_cut_archive_splits_is_not_delivered(tmp_path: Path, behavior: Any) -> None:
+    path = write_tar(
+        tmp_path / "cut.tar",
+        [("1.jpg", b"first"), ("1.cls", b"1"), ("2.txt", b"a caption"), ("2.png", b"a mask" * 200), ("2.jpg", b"second"), ("2.cls", b"2")],
+    )
+    with tarfile.open(path) as archive:
+        begin = archive.getmember("2.png").offset
+    path.write_bytes(path.read_bytes()[: begin + 512 + 600])  # within a file that no output takes
+    reader = ndd.readers.Webdataset(4, paths=path, ext=["jpg", "cls"], on_error="skip", missing_component_behavior=behavior)
+    assert [[bytes(part.torch().tolist()) for part in output.tensors] for batch in reader for output in batch] == [[b"first"], [b"1"]]
+    assert [(error.sample, error.source) for error in reader.errors] == [(1, f"{path} at byte {begin}")]
+    # A sample that has all outputs before the cut is delivered.
+    reader = ndd.readers.Webdataset(4, paths=path, ext="txt;cls", on_error="skip")
+    assert [bytes(text.torch().tolist()) for (texts,) in reader for text in texts.tensors] == [b"1", b"a caption"]
+    assert len(reader.errors) == 1
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,8 @@ def video(
             list of them a Batch.
         start_frame, end_frame, stride: the frames ``start_frame``, ``start_frame + stride``, ... before ``end_frame``.
         sequence_length: number of frames, instead of ``end_frame``.
-        frames: frame numbers, in any order, a list for all videos or one for each; instead of the other four.
+        frames: frame numbers, in any order, a list for all videos or one for each; instead of the other four. A number outside the video, also -1, is
+            padded.
         pad_mode: how to pad beyond the end: "constant" with ``fill_value``, "edge" (or "repeat") with the last frame, "reflect_1001" ("symmetric")
             and "reflect_101" ("reflect") with the reversed video including and excluding the last frame; with "none" the result is shorter.
         fill_value: one number, or one per channel.

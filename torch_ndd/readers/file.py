@@ -163,7 +163,10 @@ class File(Reader):
         if labels.dtype.kind == "U":  # as read from a file
             with suppress(ValueError, OverflowError):
                 return labels.astype(np.int64)
-        raise TypeError(f"{self._op}: labels must be integers, got {', '.join(map(repr, labels[:3].tolist()))}{', ...' * (len(labels) > 3)}")
+        found = f"{', '.join(map(repr, labels[:3].tolist()))}{', ...' * (len(labels) > 3)}"
+        raise TypeError(
+            f"{self._op}: labels must be integers, got {found}; a DataLoader also takes a list of (pathlib.Path(file), value), with any values"
+        )
 
     def _filter(self, patterns: tuple[str, ...] | None) -> re.Pattern[bytes]:
         joined = "|".join(fnmatch.translate(pattern) for pattern in patterns) if patterns else ""

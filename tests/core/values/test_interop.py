@@ -2,12 +2,14 @@
 """Data exchange with other libraries, with shared memory where both sides allow it."""
 
 import ctypes
+from collections import UserList, deque
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import torch_ndd as ndd
 
@@ -80,6 +82,30 @@ def test_from_dlpack_that_does_not_work(error: type[Exception]) -> None:
 
     with pytest.raises(error, match="broken"):
         ndd.as_tensor(Broken(torch.zeros(1)))
+
+
+@pytest.mark.parametrize("data", [[1, 2], [1.5], [[1], [2]], [np.ones((2, 3), np.uint8)] * 4], ids=["integers", "floats", "lists", "frames"])
+@pytest.mark.parametrize("kind", [deque, UserList])
+def test_from_other_sequences(kind: Any, data: list[Any]) -> None:
+    values, expected = ndd.as_tensor(kind(data)), ndd.as_tensor(data)
+    assert (values.shape, values.dtype, values.torch().tolist()) == (expected.shape, expected.dtype, expected.torch().tolist())
+    with pytest.raises(TypeError, match="Unexpected element type set"):
+        ndd.as_tensor(set(range(3)))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "1", "I;16", "F"])
+def test_from_images_of_pillow(mode: str) -> None:
+    """Pillow's images have ``__array_interface__`` only."""
+    levels = np.arange(60).reshape(4, 5, 3)
+    image = Image.fromarray(levels[..., 0].astype(np.uint16)) if mode == "I;16" else Image.fromarray(levels.astype(np.uint8)).convert(mode)
+    expected = np.asarray(image)
+    tensor = ndd.as_tensor(image)
+    assert (tensor.shape, np.asarray(tensor).dtype) == (expected.shape, expected.dtype)
+    assert np.array_equal(np.asarray(tensor), expected)
+    batch = ndd.as_batch([image, image.resize((2, 3))])
+    assert [sample.shape for sample in batch.tensors] == [expected.shape, (3, 2, *expected.shape[2:])]
+    if mode == "RGB":
+        assert ndd.resize(image, size=[2, 2]).shape == (2, 2, 3)
 
 
 def test_from_other_devices() -> None:

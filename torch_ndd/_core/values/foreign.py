@@ -36,7 +36,7 @@ def import_values(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
         raise TypeError(f"Unexpected element type Batch: {_FROM_BATCH}")
     if hasattr(data, "__dlpack_device__") or hasattr(data, "__cuda_array_interface__"):
         return _from_producer(data)
-    if hasattr(data, "__array__"):
+    if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):  # the second alone: images of Pillow
         return from_numpy(np.asarray(data))
     if isinstance(data, str | bytes):
         raise RuntimeError(
@@ -46,6 +46,8 @@ def import_values(data: Any, wide: bool) -> tuple[torch.Tensor, bool]:
     try:
         view = memoryview(data)
     except TypeError:
+        if isinstance(data, Sequence):  # such as a deque of frames
+            return from_python(list(data), wide), False
         raise TypeError(f"Unexpected element type {type(data).__name__}: a Tensor is created from numbers, lists and arrays") from None
     return from_numpy(np.asarray(view))
 

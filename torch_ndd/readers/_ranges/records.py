@@ -28,12 +28,14 @@ class Scan(NamedTuple):
     name_offsets: np.ndarray
     damaged: int  # offset of the first invalid header, or -1; `reason` explains it
     reason: str
+    size: int  # of the file
 
 
 def scan(kind: int, path: str) -> Scan:
     """Find the records of a file. Raise RuntimeError if none can be read."""
     # The native parser needs a file; one at a URL is downloaded for the scan.
     with local_file(path) as here:
+        file_bytes = os.stat(here).st_size if os.path.exists(here) else 0  # the error for a missing file is that of the parser
         handle = native.scan(kind, os.fsencode(here))
     try:
         error = native.scan_error(handle).decode(errors="replace")
@@ -49,7 +51,7 @@ def scan(kind: int, path: str) -> Scan:
             names = np.empty(int(offsets[-1]), np.uint8)
             native.scan_names(handle, offsets.ctypes.data, names.ctypes.data)
         reason = native.scan_reason(handle).decode(errors="replace")
-        return Scan(begin, length, names.tobytes(), offsets, native.scan_damaged(handle), reason)
+        return Scan(begin, length, names.tobytes(), offsets, native.scan_damaged(handle), reason, file_bytes)
     finally:
         native.scan_release(handle)
 

@@ -63,7 +63,7 @@ def _is_set(value: Any) -> bool:
 
 _OF_READERS = {
     "shuffle": "the order belongs to the reader: readers.File(..., random_shuffle=True)",
-    "sampler": "the order belongs to the reader: random_shuffle, shard_id and num_shards, or its list of files",
+    "sampler": "the order belongs to the reader: random_shuffle, shard_id and num_shards, or its list of files; readers.Weighted draws by weight",
     "num_workers": "native threads read and decode, without worker processes; leave it out, and set their number with ndd.set_num_threads(n)",
     "collate_fn": "the reader delivers batches, which fn gets; Batch.padded and .nested join samples of different shapes",
     "multiprocessing_context": "a reader needs no processes",

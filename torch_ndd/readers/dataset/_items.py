@@ -313,6 +313,8 @@ def collate(items: Sequence[Any], where: str = "", kinds: Set[type] | None = Non
     """
     first, kinds = items[0], set(map(type, items)) if kinds is None else kinds
     is_of_one_type = len(kinds) == 1
+    if not is_of_one_type and type(None) in kinds and any(map(_is_container, kinds)):  # None may stand for a text or an object
+        raise _mixed_types(where, kinds)
     # Of these NumPy makes the types that torch does: 64 numbers in 2 us, torch.tensor takes 15. Others are out of range, as below.
     if is_of_one_type and type(first) in _NUMBERS and (array := np.array(items)).dtype.kind == _NUMBERS[type(first)]:
         return new_batch(torch.from_numpy(array))
@@ -345,6 +347,13 @@ def collate(items: Sequence[Any], where: str = "", kinds: Set[type] | None = Non
     return _column(items, where, kinds)
 
 
+def _mixed_types(where: str, kinds: Set[type]) -> TypeError:
+    found = " and ".join(sorted({kind.__name__ for kind in kinds}))
+    # Data sets for torch return None for bad samples, which a collate_fn removes.
+    remedy = '; to leave a sample out, raise an exception for it in the data set and pass on_error="skip"' if type(None) in kinds else ""
+    return TypeError(f"{_part(where)} of one batch must have one type, got {found}{remedy}")
+
+
 def _is_leaf(value: Any) -> bool:
     """Return whether torch's ``default_collate`` has a function for this value: it comes before mappings and sequences."""
     return any(isinstance(value, kind) for kind in default_collate_fn_map)
@@ -365,8 +374,7 @@ def _column(values: Any, where: str, types: Set[type]) -> Any:
         kinds, values = {"array"}, [value if isinstance(value, np.ndarray | torch.Tensor) else np.asarray(value) for value in values]
         types = set(map(type, values))
     if len(kinds) > 1:
-        found = " and ".join(sorted({type(value).__name__ for value in values}))
-        raise TypeError(f"{_part(where)} of one batch must have one type, got {found}")
+        raise _mixed_types(where, types)
     kind = kinds.pop()
     if kind == "file":
         files = pack_samples([np.frombuffer(value.content, np.uint8) for value in values])

@@ -146,6 +146,9 @@ class Webdataset(Reader):
             except RuntimeError as error:
                 raise RuntimeError(f"{self._op}: {error}") from None
             table, twice = self._table(shard)
+            if shard.reason and table.size and (table[:, -1] < 0).any():
+                # What the archive has lost may be the rest of this sample, which would otherwise count as one without these files.
+                table, twice = table[:, :-1], twice[:-1]
             if self._missing != "empty" and table.size:
                 whole = (table >= 0).all(0)
                 if self._missing == "error" and not whole.all():
@@ -334,7 +337,12 @@ def _scan_archive(path: str) -> _Shard:
     sample, extension, kept, known = [], [], [], {}
     last, samples = None, 0
     offsets = found.name_offsets.tolist()
-    for k in range(len(found.begin)):
+    count, reason, damaged = len(found.begin), found.reason, found.damaged
+    if count and not reason and found.begin[-1] + found.length[-1] > found.size:
+        # The archive was cut off within its last file, whether an output needs that file or one of those after it.
+        count, damaged = count - 1, int(found.begin[-1]) - BLOCK
+        reason = f"a file of {found.length[-1]} bytes, but the archive ends earlier"
+    for k in range(count):
         base, ext = split_name(found.names[offsets[k] : offsets[k + 1]])
         # Hidden files: nothing precedes the first dot of their names.
         if not base or base.endswith(b"/"):
@@ -348,7 +356,7 @@ def _scan_archive(path: str) -> _Shard:
     chosen = np.array(kept, np.int64)
     packed = _Names(*pack_paths(names))
     sample_of, kind = np.array(sample, np.int64), np.array(extension, np.int64)
-    return _Shard(sample_of, kind, list(known), found.begin[chosen], found.length[chosen], packed, samples, found.reason, found.damaged)
+    return _Shard(sample_of, kind, list(known), found.begin[chosen], found.length[chosen], packed, samples, reason, damaged)
 
 
 def _read_index(path: str) -> _Shard:
