@@ -47,7 +47,8 @@ def audio(
     The sizes come from the headers at the call; the samples are decoded on demand, each file by one thread. The second result is the rate in Hz, a
     float32 scalar.
 
-    The recordings of a chained OGG file, as ``cat a.ogg b.ogg`` makes it, are one sound; their channels and rates must be the same.
+    The recordings of a chained OGG file, as ``cat a.ogg b.ogg`` makes it, are one sound; their channels and rates must be the same. A chain is known
+    by the serial numbers of its streams, which must differ (RFC 3533): if the last recording has the number of the first, only the first is decoded.
 
     Args:
         input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch. Of a local path only what
