@@ -11,7 +11,7 @@ Write = Callable[[bytes], None]
 Answer = Callable[[Write, threading.Event], None]
 """Writes to a connection. The event is set at the end of the test: before that the client gives up, or waits until the test times out."""
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
-_SECONDS = 600.0  # of a connection that nobody reads or closes
+_SECONDS = 600.0  # of a connection that is neither read nor closed
 
 
 def _endless(write: Write, over: threading.Event, head: bytes, part: bytes, pause: float = 0.0) -> None:
