@@ -116,6 +116,8 @@ NORMALIZATIONS = [
     {"axes": [2], "ddof": 3},
     {"axes": [2], "ddof": 1, "scale": 30.0, "shift": 100.0},
     {"epsilon": 10.0},
+    {"axes": [2], "ddof": 3, "epsilon": 400.0},  # no degree of freedom is left
+    {"axes": [0, 1], "ddof": 5000, "epsilon": 4.0, "mean": parameter(CHANNELS), "shift": 7.0},
     {"mean": parameter(ONE)},
     {"mean": parameter(CHANNELS)},
     {"mean": parameter(CHANNELS), "axes": [0, 1], "ddof": 1},
@@ -126,6 +128,7 @@ NORMALIZATIONS = [
     {"mean": parameter(ONE), "stddev": 0 * parameter(ONE)},
     {"batch": True},
     {"batch": True, "axes": [0, 1], "ddof": 1},
+    {"batch": True, "axes": [0, 1], "ddof": 10_000, "epsilon": 9.0},
     {"batch": True, "axis_names": "HWC", "epsilon": 3.0, "scale": 9.0, "shift": -1.0},
 ]
 

@@ -308,3 +308,14 @@ def test_limits_must_have_a_value_for_each_axis_of_a_sample(operator: str, count
             getattr(module, operator)(images, shape=shape, axes=[0, 1]).evaluate()
         if module is ndd:
             assert "'shape' must have 2 values, one for each axis" in str(raised.value)
+
+
+@pytest.mark.parametrize("axes", [None, []])
+def test_limits_without_values_are_refused_where_dali_ignores_them(axes: list[int] | None) -> None:
+    """known_differences.md"""
+    image = np.arange(30, dtype=np.uint8).reshape(5, 6)
+    for operator, arguments in (("slice", ("start", "shape")), ("pad", ("shape",)), ("pad", ("align",))):
+        program = lambda m: getattr(m, operator)(m.tensor(image), axes=axes, **{name: [] for name in arguments})  # noqa: B023, E731
+        np.testing.assert_array_equal(np.asarray(program(dali).evaluate()), image)
+        with pytest.raises(RuntimeError, match=rf"{operator}: argument '{arguments[0]}' must have 2 values, one for each axis"):
+            program(ndd).evaluate()

@@ -153,6 +153,11 @@ def test_bad_files_and_arguments() -> None:
             ndd.decoders.video(good, **options)
 
 
+def test_bare_streams_are_refused_with_what_to_do() -> None:
+    with pytest.raises(RuntimeError, match=r"decoders\.video: sample 0: it is a bare h264 stream, .*: ffmpeg -i FILE FILE\.mp4"):
+        ndd.decoders.video(ndd.tensor(videos(5, 0, "h264"))).evaluate()
+
+
 def test_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
     file = videos(2)
     monkeypatch.setitem(__import__("sys").modules, "torchcodec.decoders", None)

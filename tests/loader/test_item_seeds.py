@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random numbers that a data set draws while its items are read follow from the seed, the epoch and the place of the item."""
 
+import functools
 import itertools
 import json
 import random
@@ -19,6 +20,7 @@ import torch_ndd as ndd
 # Forking beside threads is what this tests.
 pytestmark = pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
 
+of_module: Any = None
 INLINE: dict[str, Any] = {"num_workers": 0}
 MODES: list[dict[str, Any]] = [INLINE, *[{"num_workers": count, "multiprocessing_context": "fork"} for count in (1, 3)]]
 modes = pytest.mark.parametrize("mode", MODES, ids=["inline", "1 process", "3 processes"])
@@ -389,6 +391,66 @@ def test_a_compose_seeded_for_the_item() -> None:
     found = [rows(ndd.DataLoader(Composed(8), batch_size=3, seed=3, **mode)) for mode in MODES]
     assert found[1:] == found[:1] * 2
     assert len({str(row) for row in found[0]}) == 8
+
+
+@pytest.fixture
+def compose(monkeypatch: pytest.MonkeyPatch) -> Any:
+    albumentations = pytest.importorskip("albumentations")
+    found = albumentations.Compose([albumentations.RandomCrop(8, 8), albumentations.OneOf([albumentations.GaussNoise(p=1)], p=1)])
+    monkeypatch.setitem(globals(), "of_module", found)
+    return found
+
+
+PIXELS = np.arange(300, dtype=np.uint8).reshape(10, 10, 3)
+
+
+class Held(Draws):
+    """Items that a function augments, which may hold a Compose in any way."""
+
+    def __init__(self, size: int, augment: Callable[..., Any]) -> None:
+        super().__init__(size)
+        self.augment = augment
+
+    def __getitem__(self, index: int) -> Any:
+        return self.augment(image=PIXELS)["image"]
+
+
+class Augmenter:
+    def __init__(self, compose: Any) -> None:
+        self.steps = {"first": [compose]}
+
+    def augment(self, image: Any) -> Any:
+        return self.steps["first"][0](image=image)
+
+
+HOLDERS: dict[str, Callable[[Any], Any]] = {
+    "attribute": lambda compose: Held(8, compose),
+    "closure": lambda compose: Held(8, lambda image: compose(image=image)),
+    "method": lambda compose: Held(8, Augmenter(compose).augment),
+    "partial": lambda compose: Held(8, functools.partial(lambda found, image: found(image=image), compose)),
+    "variable of the module": lambda compose: Held(8, lambda image: of_module(image=image)),
+    "part of a data set": lambda compose: torch.utils.data.Subset(Held(20, compose), range(3, 11)),
+    "chain of data sets": lambda compose: torch.utils.data.ConcatDataset([Held(4, compose), Held(4, compose)]),
+}
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_a_compose_that_a_data_set_holds_follows_the_seed(compose: Any, holder: str) -> None:
+    def read(**options: Any) -> list[str]:
+        loader = ndd.DataLoader(HOLDERS[holder](compose), batch_size=3, **{"seed": 3, **options})
+        return [str(row) for _ in range(2) for row in rows(loader)]
+
+    found = [read(**mode) for mode in MODES]
+    assert found[1:] == found[:1] * 2
+    assert len({*found[0]}) == 16
+    assert not {*read(**MODES[1], seed=4)} & {*found[0]}
+
+
+def test_a_compose_with_a_seed_of_its_own_keeps_its_numbers(compose: Any) -> None:
+    compose.set_random_seed(7)
+    expected = [compose(image=PIXELS)["image"].tolist() for _ in range(8)]
+    compose.set_random_seed(7)
+    assert rows(ndd.DataLoader(Held(8, compose), batch_size=3, seed=3, **INLINE)) == expected
 
 
 # Prints a state in the middle of an epoch and the items after it; or, with that state, the items after it in a new process.

@@ -4,6 +4,7 @@
 import io
 import json
 import pickle
+from decimal import Decimal
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,19 @@ def test_views_of_text_are_columns() -> None:
     stream = ndd.readers.HuggingFaceStream(dataset.to_iterable_dataset())
     texts = [bytes(np.asarray(text)) for batch in ndd.DataLoader(stream, batch_size=3) for text in batch["text"]]
     assert texts == [b"a", b"bc" * 20, b"d"]
+
+
+def test_decimals_are_float64_and_other_columns_are_refused_by_name() -> None:
+    prices = pa.array([Decimal("1.25"), Decimal(-3)], pa.decimal128(9, 2))
+    dataset = datasets.Dataset(pa.table({"price": prices, "boxes": [[{"x": 1}], []]}))
+    reader = HuggingFace(dataset=dataset, columns="price")
+    (batch,) = reader.next_epoch(2)
+    assert batch["price"].torch().tolist() == reader.list_costs("price").tolist() == [1.25, -3]
+    text = r"cannot convert to samples: 'boxes' \(list<.*>\); choose among the other columns: columns=\['price'\]"
+    with pytest.raises(RuntimeError, match=r"readers\.HuggingFace: " + text):
+        next(HuggingFace(dataset=dataset).next_epoch(2))
+    with pytest.raises(RuntimeError, match=text):
+        next(iter(ndd.DataLoader(ndd.readers.HuggingFaceStream(dataset.to_iterable_dataset()), batch_size=2)))
 
 
 def test_selection_order_and_chosen_columns_are_respected(photographs: Any) -> None:

@@ -5,12 +5,14 @@ import pickle
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from _forks import Forks
 from pyarrow import parquet
 from torch.utils.data import DataLoader
@@ -115,11 +117,45 @@ def test_missing_views_name_their_samples(tmp_path: Path) -> None:
     assert [value for batch in kept for value in values(batch, "x")] == [[1], [2]]
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.dictionary(pa.int32(), pa.string())], ids=str)
-def test_lists_of_text_are_refused(tmp_path: Path, kind: pa.DataType) -> None:
-    parquet.write_table(pa.table({"x": pa.array([["a"], ["b"]], pa.list_(kind))}), tmp_path / "x.parquet")
-    with pytest.raises(RuntimeError, match="column 'x': lists of bytes or text are not supported"):
-        next(ndd.readers.Parquet(path=tmp_path / "x.parquet").next_epoch(2))
+_NO_SAMPLES = {
+    "null": pa.nulls(2),
+    "list of text": pa.array([["a"], ["b"]]),
+    "list of dictionary": pa.array([["a"], ["b"]], pa.list_(pa.dictionary(pa.int32(), pa.string()))),
+    "list of structures": pa.array([[{"a": 1}], []]),
+    "structure in a structure": pa.array([{"a": {"b": 1}}] * 2),
+    "map": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int32())),
+}
+
+
+@pytest.mark.parametrize("column", _NO_SAMPLES.values(), ids=_NO_SAMPLES.keys())
+def test_columns_that_cannot_become_samples_are_refused_by_name(tmp_path: Path, column: pa.Array) -> None:
+    parquet.write_table(pa.table({"number": [1, 2], "x": column, "text": ["a", "b"]}), tmp_path / "x.parquet")
+    with pytest.raises(RuntimeError, match=r"cannot convert to samples: 'x(\.a)?' \(.*\); choose .*: columns=\['number', 'text'\]"):
+        ndd.readers.Parquet(path=tmp_path / "x.parquet").scan()
+    (batch,) = ndd.readers.Parquet(path=tmp_path / "x.parquet", columns=["number", "text"]).next_epoch(2)
+    assert values(batch, "number") == [1, 2]
+
+
+@pytest.mark.parametrize("kind", [pa.decimal128(5, 2), pa.decimal256(60, 2)], ids=str)
+def test_decimals_are_float64(tmp_path: Path, kind: pa.DataType) -> None:
+    numbers = [Decimal("1.25"), None, Decimal("-999.99"), Decimal(7)]
+    columns = {
+        "price": pa.array(numbers, kind),
+        "few": pa.array([numbers[0], numbers[3]] * 2, kind).dictionary_encode(),
+        "pair": pa.array([[numbers[0], number or 0] for number in numbers], pa.list_(kind, 2)),
+        "list": pa.array([numbers[2:4] * k for k in range(4)], pa.list_(kind)),
+        "item": pa.array([{"price": number} for number in numbers], pa.struct([("price", kind)])),
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "x.parquet", row_group_size=2)
+    reader = ndd.readers.Parquet(path=tmp_path / "x.parquet")
+    (batch,) = reader.next_epoch(4)
+    assert list(batch) == [*list(columns)[:-1], "item.price"]
+    assert {value.dtype for value in batch.values()} == {torch.float64}
+    for prices in (values(batch, "price"), values(batch, "item.price"), reader.list_costs("price").tolist()):
+        assert prices == pytest.approx([1.25, np.nan, -999.99, 7], nan_ok=True, rel=0, abs=0)
+    assert values(batch, "few") == [1.25, 7] * 2
+    assert values(batch, "pair") == [[1.25, 1.25], [1.25, 0], [1.25, -999.99], [1.25, 7]]
+    assert values(batch, "list") == [[-999.99, 7] * k for k in range(4)]
 
 
 def test_chosen_columns_and_samples(path: Path) -> None:

@@ -162,7 +162,9 @@ class Packed(_Windowed):
         cost: the costs of samples: an array (N,), or (N, k) for k budgets, in the order of the data set; a dict of such arrays for a mix of sources;
             the name of a column of the reader; ``"pixels"``, height times width from the headers of encoded images; ``"seconds"``, the durations of a
             manifest or from the headers of sound files; :func:`from_headers`; or a function of the reader's outputs for a batch, which returns one
-            number per sample, for small data only because every rank reads every sample for it. Can be left out for :meth:`preview`.
+            number per sample, for small data only because every rank reads every sample for it. A cost is computed once for all epochs, so it must
+            not depend on random numbers that a data set draws for an item: the item that is delivered has others. Can be left out for
+            :meth:`preview`.
         window: samples that are planned together. A larger window fills units better; its samples are drawn from a longer stretch of the epoch.
         fit: ``"first"``: each sample, in order, into the first unit with room; ``"best"``: from the costliest sample down, into the fullest unit with
             room.

@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -82,6 +83,7 @@ _ISO = (b"ftyp", b"styp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot")
 _OTHERS = (b"\x1a\x45\xdf\xa3", b"FLV", b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", b"OggS", b"GIF8", b"RIFF")
 _BEGINNING = 512  # bytes that identify a format
 _VIDEOS = ("video", "MP4", "Matroska", "WMV", "Ogg file", "GIF")
+_BARE = re.compile(r"the '(\w+)' format does not support seeking")  # of torchcodec
 _NO_LENGTH = "pts value in seconds is unknown"  # of torchcodec
 _NO_TIME = 1e12  # seconds; a frame without a time has a larger one, of either sign
 
@@ -95,6 +97,8 @@ def _name_kind(error: Exception, begin: bytes) -> Exception:
         return RuntimeError("the times of its frames do not increase")
     if "video stream is unknown" in text:
         return RuntimeError(f"it has no video{kind and f': it is {kind}'}")
+    if bare := _BARE.search(text):
+        return RuntimeError(f"it is a bare {bare[1]} stream, whose frames have no times; write it into a container: ffmpeg -i FILE FILE.mp4")
     if kind and not any(name in kind for name in _VIDEOS):
         return RuntimeError(f"it is {kind}, not a video ({text})")
     return error

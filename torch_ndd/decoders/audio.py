@@ -47,9 +47,10 @@ def audio(
     The sizes come from the headers at the call; the samples are decoded on demand, each file by one thread. The second result is the rate in Hz, a
     float32 scalar.
 
-    The recordings of a chained OGG file, as ``cat a.ogg b.ogg`` makes it, are one sound; their channels and rates must be the same. A WAV or AIFF
-    file that was cut off, and an OGG file cut after its headers, gives the frames that it has, without an error; with FLAC and MP3 that is an error.
-    AAC sounds (.m4a, and those of videos) are refused: convert them once, as with ``ffmpeg -i a.m4a a.flac``.
+    The recordings of a chained OGG file, as ``cat a.ogg b.ogg`` makes it, are one sound; their channels and rates must be the same. A chain is known
+    by the serial numbers of its streams, which must differ (RFC 3533): if the last recording has the number of the first, only the first is decoded.
+    A WAV or AIFF file that was cut off, and an OGG file cut after its headers, gives the frames that it has, without an error; with FLAC and MP3 that
+    is an error. AAC sounds (.m4a, and those of videos) are refused: convert them once, as with ``ffmpeg -i a.m4a a.flac``.
 
     Args:
         input: contents of the files, uint8 (length,). A path, a URL or ``bytes`` makes a Tensor, a list of them a Batch. Of a local path only what

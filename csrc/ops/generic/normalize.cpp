@@ -119,10 +119,11 @@ Factors factors_of(const Job& job, BatchSums* together, int64_t i) {
     const auto stddevs = job.stddev.of_sample(i, outputs);
     for (int64_t o = 0; o < outputs; ++o) inverse[o] = inverse_of_stddev(stddevs[o], job.epsilon);
   } else {
-    const auto squares =
+    auto squares =
         together ? together->squares.sum(job, [&](int64_t k) { return squares_of(job, k, means); }) : squares_of(job, i, means, std::move(sums));
-    // Otherwise the deviation is undefined, and the factor stays 0.
-    if (count > job.ddof) inverse_deviations(squares, static_cast<double>(count - job.ddof), job.epsilon, inverse);
+    // Without degrees of freedom the variance is unknown and counts as 0, as in DALI.
+    if (count <= job.ddof) std::fill(squares.begin(), squares.end(), 0.0);
+    inverse_deviations(squares, static_cast<double>(std::max<int64_t>(1, count - job.ddof)), job.epsilon, inverse);
   }
   Factors factors{std::vector<float>(outputs), std::vector<float>(outputs)};
   for (int64_t o = 0; o < outputs; ++o) {

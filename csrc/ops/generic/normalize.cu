@@ -85,9 +85,9 @@ __global__ void make_factors(const __grid_constant__ TableRows<Run> runs, int64_
     const Run& run = runs[k];
     for (int64_t o = int64_t{blockIdx.x} * kThreads + threadIdx.x; o < run.shape.outputs; o += int64_t{gridDim.x} * kThreads) {
       const double s = spread[run.first + o] / (scaling.squares ? static_cast<double>(max(run.divisor, int64_t{1})) : 1.0);
-      const double inverse = scaling.is_stddev ? inverse_of_stddev(s, scaling.epsilon)
-                             : run.divisor > 0 ? inverse_deviation(s, scaling.epsilon)
-                                               : 0.0;
+      // Without degrees of freedom the variance is unknown and counts as 0.
+      const double inverse =
+          scaling.is_stddev ? inverse_of_stddev(s, scaling.epsilon) : inverse_deviation(run.divisor > 0 ? s : 0.0, scaling.epsilon);
       factors[run.first + o] = make_float2(static_cast<float>(means[run.first + o]), static_cast<float>(inverse * scaling.scale));
     }
   }

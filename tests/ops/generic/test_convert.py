@@ -87,7 +87,8 @@ def normalize_reference(
     wide = image.astype(np.float64)
     middle = wide.mean(reduced, keepdims=True) if mean is None else np.float64(mean)
     if stddev is None:
-        variance = ((wide - middle) ** 2).sum(reduced, keepdims=True) / (np.prod([image.shape[d] for d in reduced]) - ddof)
+        degrees = np.prod([image.shape[d] for d in reduced]) - ddof
+        variance = ((wide - middle) ** 2).sum(reduced, keepdims=True) * (1 / degrees if degrees > 0 else 0)
     else:
         variance = np.float64(stddev) ** 2
     return plain(((wide - middle) / np.sqrt(variance + epsilon) * scale + shift).astype(np.float32), dtype)
@@ -105,6 +106,7 @@ CASES = [
     Case("normalize", "uint8", images("HWC"), {}, "HWC", normalize_reference, 1e-5),
     Case("normalize", "channels", images("HWC"), {"axes": [0, 1], "scale": 50.0, "shift": 128.0}, "HWC", normalize_reference, 1e-4),
     Case("normalize", "names", images("HWC", "float32"), {"axis_names": "HW", "ddof": 1, "epsilon": 3.0}, "HWC", normalize_reference, 1e-5),
+    Case("normalize", "no freedom", images("HWC"), {"axes": [2], "ddof": 3, "epsilon": 400.0}, "HWC", normalize_reference, 1e-5),
     Case("normalize", "rows", images("HWC", "int16", low=-3000, high=3000), {"axes": [1]}, "HWC", normalize_reference, 1e-5),
     Case("normalize", "every pixel", images("HWC", "float64"), {"axes": 2}, "HWC", normalize_reference, 1e-4),
     Case("normalize", "rows and channels", images("HWC", "int32"), {"axes": [0, 2]}, "HWC", normalize_reference, 1e-5),

@@ -42,8 +42,9 @@ def _formula(
     count = 1
     for d in dims:
         count *= input.shape[d]
-    variance = centered.square().sum(dims, keepdim=True) / max(1, count - ddof) + epsilon
-    factor = torch.where((variance == 0) | (count <= ddof), 0.0, scale / variance.sqrt())
+    squares = centered.square().sum(dims, keepdim=True)
+    variance = (squares / (count - ddof) if count > ddof else torch.zeros_like(squares)) + epsilon
+    factor = torch.where(variance == 0, 0.0, scale / variance.sqrt())
     return saturate((centered * factor + shift).float(), dtype)
 
 
@@ -136,7 +137,7 @@ def normalize(
         axis_names: the axes as letters of the layout: ``HW``.
         batch: compute them over all samples; the other axes must have equal extents in all samples, and ``mean`` and ``stddev`` must be single
             numbers.
-        ddof: degrees of freedom to subtract from n. If none remain, the result is ``shift``.
+        ddof: degrees of freedom to subtract from n. If none remain, the variance counts as 0; without an epsilon the result is then ``shift``.
         dtype: type of the result, by default float32; integers are rounded half away from zero and saturated.
         epsilon: added to the variance, also to the square of a given ``stddev``.
         mean: a number, or a tensor with the input's dimensions, in which the reduced ones have extent 1; for all samples, or a Batch.

@@ -10,6 +10,7 @@ from ..._core.context.states import check_state, equal, keys, row, whole
 from .._sample_source import Collated
 from .._seeds import compute_seed
 from ..dataset._generators import seed_shared_generators
+from ..dataset._held_transforms import find_transforms, seed_transforms
 from ..dataset._items import collate_outputs, prepare_item
 from ..dataset._worker_processes import Context, Processes, WorkerFailure, check_context, describe_error
 from .external_source import ExternalSource
@@ -134,6 +135,7 @@ class Numbered:
             self._rng = RNG(seed)
             if self._owns_process:
                 seed_shared_generators(seed)
+                seed_transforms(find_transforms(self._dataset), seed)
         # Of its own, because the generator of a batch is elsewhere when a restored position is reached.
         rng = self._rng
         with using_rng(rng, lambda: rng):

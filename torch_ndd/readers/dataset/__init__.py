@@ -248,7 +248,7 @@ class Dataset(MayBeEmpty, ThreadedReader):
         is_here = self._reads_inline()
         # Generators that all threads share are seeded only where none of them can draw meanwhile.
         with using_rng(), keep_shared_generators() if is_here else nullcontext():
-            following = (follow_with_shared if is_here else follow_samples)(samples, seeds)
+            following = follow_with_shared(self._dataset, samples, seeds) if is_here else follow_samples(samples, seeds)
             return self._read_together(samples, following) if self.reads_together else self._read_alone(following)
 
     def _read_together(self, samples: list[int], following: Iterable[int]) -> list[Any]:

@@ -11,6 +11,7 @@ import torch
 
 from ..._core.context.rng import follow_samples
 from ..._core.process.fork_locks import new_reentrant_lock
+from ._held_transforms import find_transforms, seed_transforms
 
 # Threads that read inline take turns: each returns the shared generators as it found them. Reentrant, because an item may read another data set.
 _lock = new_reentrant_lock()
@@ -48,8 +49,10 @@ def keep_shared_generators() -> Iterator[None]:
             torch.default_generator.set_state(before[2])
 
 
-def follow_with_shared(samples: Sequence[Any], seeds: Sequence[int]) -> Iterator[Any]:
-    """Do what ``follow_samples`` does, also with the shared generators."""
+def follow_with_shared(dataset: Any, samples: Sequence[Any], seeds: Sequence[int]) -> Iterator[Any]:
+    """Do what ``follow_samples`` does, also with the shared generators and those of the transforms that the data set holds."""
+    transforms = find_transforms(dataset)
     for sample, seed in zip(follow_samples(samples, seeds), seeds, strict=True):
         seed_shared_generators(seed)
+        seed_transforms(transforms, seed)
         yield sample

@@ -282,7 +282,7 @@ def serve(connection: Connection, inherited: Sequence[Connection], dataset: Any,
             return
         segments.free(freed)
         with using_rng():
-            answers = [_compute(dataset, key, raw) for key in (keys if seeds is None else follow_with_shared(keys, seeds))]
+            answers = [_compute(dataset, key, raw) for key in (keys if seeds is None else follow_with_shared(dataset, keys, seeds))]
         try:
             message = _encode(answers)
         except Exception:  # an item that cannot be sent

@@ -14,7 +14,7 @@ from ..._core.values.batch import Batch
 from .._options import LoaderOptions
 from .._sources.choice import OfTorch, shard_of_stream, with_order
 from .._threads import BatchThreadsReader
-from ..parquet._columns import Column, known_columns, number_type, select_columns, table_to_batches
+from ..parquet._columns import Column, known_columns, number_type, select_columns, table_to_batches, to_numpy
 from ..parquet._files import import_arrow
 from ._state import MAX_SLOTS
 from ._stream import ShardStream
@@ -31,7 +31,7 @@ class HuggingFace(BatchThreadsReader):
         max_batch_size: Default batch size of :meth:`next_epoch`.
         device: ``"cpu"``.
         dataset: The data set.
-        columns: Columns to deliver, in this order; by default all that can become batches.
+        columns: Columns to deliver, in this order; by default all.
         loader: Options of all readers, see :class:`LoaderOptions`.
 
     Raises:
@@ -80,7 +80,7 @@ class HuggingFace(BatchThreadsReader):
         if column not in numeric:
             raise ValueError(f"{self._op}: there is no column {column!r} of numbers; available: {', '.join(numeric) or 'none'}")
         source = known[column][0]
-        return source.whole(self._dataset.select_columns(source.field)[:].column(0), arrow).to_numpy(zero_copy_only=False)
+        return to_numpy(source.whole(self._dataset.select_columns(source.field)[:].column(0), arrow), arrow)
 
     @override
     def list_labels(self) -> np.ndarray | None:
@@ -117,7 +117,7 @@ class HuggingFaceStream:
         dataset: The data set. Its ``shuffle(seed, buffer_size)`` shuffles the samples of each shard, with the epoch of the loader. ``map`` and
             ``filter`` run on the reading threads; call ``dataset.decode(False)`` before them, or ``datasets`` decodes images and sounds for them
             and encodes them again.
-        columns: Columns to deliver; by default all that can become batches.
+        columns: Columns to deliver; by default all.
         parallel: Number of shards that are read at a time, each on a thread, 1 to 256.
 
     ``shard_id``, ``num_shards``, ``shuffle=True`` (which also permutes the shards in each epoch) and ``seed`` are arguments of the loader.

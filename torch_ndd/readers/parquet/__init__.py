@@ -29,7 +29,18 @@ from .._keys import Keys
 from .._options import DecodingOptions
 from .._ranges.ranges import Path, as_paths
 from .._threads import BatchThreadsReader
-from ._columns import Column, convert_columns, known_columns, number_type, promised_bytes, select_columns, to_batch, with_files, without_views
+from ._columns import (
+    Column,
+    convert_columns,
+    known_columns,
+    number_type,
+    promised_bytes,
+    select_columns,
+    to_batch,
+    to_numpy,
+    with_files,
+    without_views,
+)
 from ._files import import_arrow, open_file
 from ._groups import Group, Rows, gather
 from ._matching import LocatedRows, WholeTable, read_matching
@@ -52,9 +63,10 @@ class Parquet(BatchThreadsReader):
     """Read rows of Parquet files: dicts of columns.
 
     Numbers, booleans, dates and times become scalars, lists of equal lengths arrays with one dimension per depth, bytes and text uint8 (length,).
-    Each field of a structure is a column, ``name.field``; a structure of ``bytes`` and ``path``, the form in which Hugging Face stores images and
-    audio, is a column ``name`` of file contents. Missing numbers are NaN in a column of floats, missing bytes and text are empty; a sample with any
-    other missing value cannot be read.
+    Dates and times are the integers of the file, in its unit; decimals become float64. Each field of a structure is a column, ``name.field``; a
+    structure of ``bytes`` and ``path``, the form in which Hugging Face stores images and audio, is a column ``name`` of file contents. Lists of
+    text or of structures, maps and columns without a type cannot become samples: ``columns`` names the others. Missing numbers are NaN in a column
+    of floats or decimals, missing bytes and text are empty; a sample with any other missing value cannot be read.
 
     Rows are read by row group, and the latest row groups stay in memory. In random order a row group is read about as often as it has rows, unless
     all row groups in use fit in memory: 256 MB.
@@ -185,7 +197,7 @@ class Parquet(BatchThreadsReader):
             for k in range(file.metadata.num_row_groups):
                 check_sample(f"row group {k} has", promised_bytes(file.metadata.row_group(k), [source.field])[0], self._max_sample_bytes)
                 values = source.whole(file.read_row_group(k, columns=[source.field], use_threads=False).column(0), arrow)
-                parts.append(values.to_numpy(zero_copy_only=False))  # missing numbers become NaN
+                parts.append(to_numpy(values, arrow))
         except Exception as error:
             raise RuntimeError(f'{self._op}: column {column!r} of "{path}" cannot be read: {reason_of(error)}') from None
         return parts

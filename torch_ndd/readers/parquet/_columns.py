@@ -59,18 +59,32 @@ def number_type(kind: Any, types: Any) -> np.dtype | None:
     """Return the NumPy dtype of numbers, booleans, dates and times; None for other types."""
     if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind):
         return np.dtype(kind.to_pandas_dtype())
+    if types.is_decimal(kind):  # torch has no such type; databases write amounts and measured values as decimals
+        return np.dtype(np.float64)
     if types.is_temporal(kind) and kind.bit_width in (32, 64):
         return np.dtype(np.int64 if kind.bit_width == 64 else np.int32)
     return None
 
 
+def to_numpy(array: Any, arrow: Any) -> np.ndarray:
+    """Return numbers, booleans, dates and times, perhaps in Arrow's memory; missing numbers become NaN."""
+    types, kind = arrow.types, array.type
+    if types.is_temporal(kind):
+        # Dates and times become their integers; a view, because NumPy's datetime64 is not a tensor dtype.
+        array = array.view(arrow.int64() if kind.bit_width == 64 else arrow.int32())
+    elif types.is_decimal(kind):
+        array = array.cast(arrow.float64())
+    return array.to_numpy(zero_copy_only=False)
+
+
 def is_unsupported(kind: Any, types: Any) -> bool:
     """Return whether values of this type cannot become a batch."""
+    is_inside = is_list(kind, types)
     while is_list(kind, types):
         kind = kind.value_type
     if types.is_dictionary(kind):
         kind = kind.value_type
-    return not is_bytes(kind, types) and number_type(kind, types) is None
+    return number_type(kind, types) is None and (is_inside or not is_bytes(kind, types))
 
 
 def to_batch(array: Any, arrow: Any) -> Batch:
@@ -162,7 +176,7 @@ def known_columns(schema: Any, arrow: Any) -> dict[str, tuple[Column, Any]]:
 
 
 def select_columns(op: str, schema: Any, names: Sequence[str] | None, arrow: Any) -> list[Column]:
-    """Return the columns with these names, by default all that can become batches. Raise RuntimeError for others, with what there is."""
+    """Return the columns with these names, by default all. Raise RuntimeError for those that cannot become batches, with what there is."""
     columns = _select_columns(op, schema, names, arrow)
     for column in columns:
         if len(schema.get_all_field_indices(column.field)) > 1:
@@ -173,11 +187,13 @@ def select_columns(op: str, schema: Any, names: Sequence[str] | None, arrow: Any
 def _select_columns(op: str, schema: Any, names: Sequence[str] | None, arrow: Any) -> list[Column]:
     types, known = arrow.types, known_columns(schema, arrow)
     if names is None:
-        usable = [column for column, kind in known.values() if not is_unsupported(kind, types)]
+        usable = [name for name, (_, kind) in known.items() if not is_unsupported(kind, types)]
+        others = ", ".join(f"{name!r} ({kind})" for name, (_, kind) in known.items() if name not in usable)
         if not usable:
-            found = ", ".join(f"{name} ({kind})" for name, (_, kind) in known.items())
-            raise RuntimeError(f"{op}: none of the columns can be converted to samples: {found}")
-        return usable
+            raise RuntimeError(f"{op}: none of the columns can be converted to samples: {others}")
+        if others:
+            raise RuntimeError(f"{op}: cannot convert to samples: {others}; choose among the other columns: columns={usable}")
+        names = usable
     if not names:
         raise RuntimeError(f"{op}: columns is an empty list")
     for name in names:
@@ -267,10 +283,7 @@ def _numbers(array: Any, arrow: Any, sample: np.ndarray) -> np.ndarray:
     if array.null_count and dtype.kind != "f":
         missing = sample[~np.asarray(array.is_valid())]
         raise UnreadableSamples(dict.fromkeys(missing.tolist(), "a number is missing (null)"))
-    if arrow.types.is_temporal(array.type):
-        # Dates and times become their integers; a view, because NumPy's datetime64 is not a tensor dtype.
-        array = array.view(arrow.int64() if dtype.itemsize == 8 else arrow.int32())
-    return np.asarray(array.to_numpy(zero_copy_only=False), dtype)
+    return np.asarray(to_numpy(array, arrow), dtype)
 
 
 def _own(values: np.ndarray) -> torch.Tensor:
@@ -310,8 +323,6 @@ def split_lists(array: Any, arrow: Any) -> tuple[np.ndarray, np.ndarray]:
         rows = rows * extent
         # flatten() respects the offset of a sliced array, unlike `values`.
         array = array.flatten()
-    if is_bytes(array.type.value_type if arrow.types.is_dictionary(array.type) else array.type, arrow.types):
-        raise ValueError("lists of bytes or text are not supported; columns=[...] names the columns to read")
     values, shapes = _numbers(array, arrow, sample), np.stack(extents, 1)
     if len(values) != shapes.prod(1).sum():
         raise ValueError("a column of lists is damaged")

@@ -14,7 +14,7 @@ from ..._core import native
 from ..._core.values.batch import Batch, empty, new_batch, ragged_batch
 from ..._core.work.bad_samples import UnreadableSamples
 from .._ranges.ranges import address_of, packed_batch
-from ._columns import Column, is_bytes, is_list, number_type, split_lists
+from ._columns import Column, is_bytes, is_list, number_type, split_lists, to_numpy
 
 
 class Arrays(NamedTuple):
@@ -109,9 +109,7 @@ def _find_values(column: Column, chunks: Any, arrow: Any) -> Arrays | np.ndarray
     dtype = number_type(array.type, types)
     if types.is_dictionary(array.type) or dtype is None or (array.null_count and dtype.kind != "f"):
         return None
-    if types.is_temporal(array.type):
-        array = array.view(arrow.int64() if dtype.itemsize == 8 else arrow.int32())
-    values = array.to_numpy(zero_copy_only=False)  # missing numbers become NaN
+    values = to_numpy(array, arrow)
     return values if values.dtype == dtype else None
 
 
