@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from _forks import Forks
+from _memory import use_huge_pages
 from _raises import Raises
 
 import torch_ndd as ndd
@@ -105,10 +106,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Hide tens of thousands of tests, and all packages, from the garbage collector, which would go through them again and again.
 
+    Put what is there into huge pages: tests start many processes by a fork of this large one, and half of their CPU time was the fork.
     Take the clock from the guards of torch.compile, which empties the processor's caches for it: 22 of the 300 ms of a compilation.
     """
     gc.collect()
     gc.freeze()
+    use_huge_pages()
     if guards := sys.modules.get("torch._dynamo.guards"):
         guards.profile_guard_manager = lambda *_: 0.0
 
@@ -129,6 +132,7 @@ def _hide_older_objects() -> Iterator[None]:
     yield
     gc.collect()
     gc.freeze()
+    use_huge_pages()
 
 
 @pytest.fixture(scope="session")
