@@ -197,6 +197,36 @@ def test_options_of_webdataset(tmp_path: Path, options: dict[str, Any], indexed:
     assert_same(make, raises=raises, **options)
 
 
+@pytest.mark.parametrize("batch_size", [None, 3])
+@pytest.mark.parametrize("features", [["label"], ["label", "image"]])
+@pytest.mark.parametrize("extensions", [["jpg"], ["jpg", "cls"]])
+def test_a_call_of_a_reader_with_one_output_returns_it_alone(
+    tmp_path: Path, records: list[str], extensions: list[str], features: list[str], batch_size: int | None
+) -> None:
+    archive = str(write_tar(tmp_path / "a.tar", FILES))
+    indices = [path + ".idx" for path in records]
+    for path, to in zip(records, indices, strict=True):
+        index.tfrecord(path, to)
+
+    def describe(module: ModuleType, outputs: Any) -> Any:
+        if isinstance(outputs, dict):
+            return {key: describe(module, output) for key, output in outputs.items()}
+        if isinstance(outputs, tuple):
+            return [describe(module, output) for output in outputs]
+        assert isinstance(outputs, module.Batch if batch_size else module.Tensor)
+        return [np.asarray(sample).tobytes() for sample in (outputs.tensors if batch_size else [outputs])]
+
+    def program(module: ModuleType) -> Any:
+        kinds = {"label": tf(module).FixedLenFeature([1], tf(module).int64, 0), "image": tf(module).FixedLenFeature([], tf(module).string, "")}
+        readers = [
+            module.readers.Webdataset(batch_size, paths=[archive], ext=extensions),
+            module.readers.TFRecord(batch_size, path=records, index_path=indices, features={name: kinds[name] for name in features}),
+        ]
+        return [describe(module, reader(batch_size=batch_size)) for reader in readers]
+
+    assert_equal(program)
+
+
 @pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
 def test_index_of_a_tar(tmp_path: Path, form: int) -> None:
     wds2idx = importlib.import_module("wds2idx")

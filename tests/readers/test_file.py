@@ -78,6 +78,15 @@ def test_direct_calls(folder: Path) -> None:
     assert reader(batch_size=2)[1].torch().flatten().tolist() == [3, 4]
 
 
+def test_a_direct_call_returns_a_single_output_alone(tmp_path: Path) -> None:
+    np.save(tmp_path / "0.npy", np.array([1, 2]))
+    reader = ndd.readers.Numpy(files=[tmp_path / "0.npy"])
+    assert reader().torch().tolist() == [1, 2]
+    assert reader(batch_size=2).torch().tolist() == [[1, 2]] * 2
+    (epoch,) = reader.next_epoch()
+    assert isinstance(epoch, tuple)
+
+
 @pytest.mark.parametrize("shards", [1, 2, 3, 7])
 @pytest.mark.parametrize("shuffle", ["random_shuffle", "shuffle_after_epoch"])
 def test_shuffled_shards_cover_everything_once(folder: Path, shuffle: str, shards: int) -> None:

@@ -82,11 +82,11 @@ def test_arguments_of_arrays_and_calls(tmp_path: Path) -> None:
         np.testing.assert_array_equal(read(path, roi_start=start)[0], array[1:, 2:])
     np.testing.assert_array_equal(read(path, roi_start=torch.tensor(2))[0], array[2:, 2:])
     reader = ndd.readers.Numpy(files=[path] * 3, roi_shape=[1, 2])
-    (result,) = reader(batch_size=2, roi_start=ndd.batch([[1, 1], [3, 4]]))
+    result = reader(batch_size=2, roi_start=ndd.batch([[1, 1], [3, 4]]))
     assert [item.torch().tolist() for item in result] == [[[7, 8]], [[22, 23]]]
-    (result,) = reader(batch_size=2, roi_start=[2, 0])
+    result = reader(batch_size=2, roi_start=[2, 0])
     assert [item.torch().tolist() for item in result] == [[[12, 13]]] * 2
-    assert [batch.torch().tolist() for batch in reader(batch_size=2)[0]] == [[[0, 1]]] * 2
+    assert [batch.torch().tolist() for batch in reader(batch_size=2)] == [[[0, 1]]] * 2
     with pytest.raises(ValueError, match="cannot be passed both in the constructor and __call__"):
         reader(batch_size=2, roi_shape=[1, 1])
     with pytest.raises(ValueError, match="3 samples for a batch of 2"):

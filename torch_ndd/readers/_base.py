@@ -197,7 +197,11 @@ class Reader(SampleSource):
         return replace(order, size=size, _passes={}, _spans={})
 
     def __call__(self, *, batch_size: int | None = None) -> Any:
-        return self._step(self.max_batch_size if batch_size is None else batch_size, None)
+        """Return the next batch, or the next sample without a batch size. A reader with one output returns it without a tuple or dict around it."""
+        outputs = self._step(self.max_batch_size if batch_size is None else batch_size, None)
+        if not isinstance(outputs, (tuple, dict)) or len(outputs) != 1:
+            return outputs
+        return outputs[0] if isinstance(outputs, tuple) else next(iter(outputs.values()))
 
     def _batch_size(self, batch_size: int | None) -> int:
         if batch_size is None:

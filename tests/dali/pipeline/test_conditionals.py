@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from _conditions import BATCH, run_definition, same_as_dali, same_as_python
+from _pipelines import both
 from _pipelines import ours as ours_module
 
 
@@ -385,3 +386,24 @@ def test_same_as_python(program: Callable[..., Any]) -> None:
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda value: value.__name__)
 def test_same_as_dali(program: Callable[..., Any]) -> None:
     same_as_dali(program)
+
+
+def split_and_merge(dali: Any, i: Any, even: Any, x: Any) -> Any:
+    fn = dali.fn
+    first, second = fn._conditional.split(x, predicate=even)
+    few, none = fn._conditional.split(first, predicate=fn._conditional.split(i < 100, predicate=even)[0])
+    return first, second, few, none, fn._conditional.merge(fn.cast(first * 2, dtype=dali.types.INT32), second + 5, predicate=even)
+
+
+@pytest.mark.parametrize("conditionals", [False, True])
+def test_explicit_splits_and_merges_give_what_dali_gives(conditionals: bool) -> None:
+    both(lambda dali: run_definition(dali, split_and_merge, enable_conditionals=conditionals))
+
+
+def test_explicit_merges_refuse_batches_of_other_sizes() -> None:
+    def program(dali: Any, i: Any, even: Any, x: Any) -> Any:
+        first, second = dali.fn._conditional.split(x, predicate=even)
+        return dali.fn._conditional.merge(second, first, predicate=even)
+
+    with pytest.raises(RuntimeError, match="the branches gave 4 and 5 samples, but received 5 and 4"):
+        run_definition(ours_module, program)

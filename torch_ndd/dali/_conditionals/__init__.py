@@ -8,6 +8,7 @@ Conditions that are Python values keep their meaning.
 """
 
 from ._convert import convert, do_not_convert
+from ._operations import merge, split
 from ._scopes import TracedBranches, find_branch_size, scope
 
-__all__ = ["TracedBranches", "convert", "do_not_convert", "find_branch_size", "scope"]
+__all__ = ["TracedBranches", "convert", "do_not_convert", "find_branch_size", "merge", "scope", "split"]

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import external_source, types
+from .._conditionals import merge as _merge
+from .._conditionals import split as _split
 from .._functions import video_input as _video_input
 from .._graph.errors import UnknownArgumentError, warn_deprecated
 from ..data_node import DataNode, as_node, constant_node
@@ -121,9 +123,31 @@ def ssd_random_crop(
     return [images, boxes, labels]
 
 
+def split(input: Any, /, *, predicate: Any) -> list[DataNode]:
+    """Return the samples of a batch for which ``predicate`` holds, and the others, as an `if` gives them to its branches.
+
+    Args:
+        input: Any data.
+        predicate: One number or bool per sample, without dimensions.
+    """
+    return _split(as_node(input), as_node(predicate, "predicate"))
+
+
+def merge(first: Any, second: Any, /, *, predicate: Any) -> DataNode:
+    """Join two batches that `split` separated: the next sample of ``first`` where ``predicate`` holds, that of ``second`` elsewhere.
+
+    Args:
+        first, second: As many samples as ``predicate`` is true, and false. They have one type, layout and number of dimensions.
+        predicate: One number or bool per sample, without dimensions.
+    """
+    return _merge(as_node(first), as_node(second), as_node(predicate, "predicate"))
+
+
 def functions() -> dict[str, Callable[..., Any]]:
     """Return the functions by name in ``fn``."""
     return {
+        "_conditional.merge": merge,
+        "_conditional.split": split,
         "constant": constant,
         "dl_tensor_python_function": _python_function.dl_tensor_python_function,
         "experimental.inputs.video": _video_input.video,

@@ -160,6 +160,8 @@ class ReaderOperation(Operation):
             if batch.batch_size != self._size:
                 raise RuntimeError(f"Batch size clash: the argument {key!r} has {batch.batch_size} samples, but readers give {self._size}")
         outputs = self.reader(batch_size=self._size, **arguments)
+        if isinstance(outputs, Batch):
+            outputs = (outputs,)
         return on_device(tuple(outputs.values()) if isinstance(outputs, dict) else outputs, self._target)
 
     def state_dict(self) -> dict[str, Any] | None:
