@@ -77,6 +77,7 @@ def test_code_of_the_table_runs(code: str) -> None:
     space |= {"robot": data.robot, "cuts": data.cuts, "manifest": data.manifest, "archives": data.tars, "wav": data.sound}
     space["robots"], space["frames"] = read_robots(data.robot)
     space |= {"items": [(np.full(2, k, np.float32), k) for k in range(8)], "sounds": ndd.batch([torch.rand(16000), torch.rand(12000)])}
+    space |= {"dataset": ndd.ImageFolder(root), "indices": [0, 2, 3], "weights": [1.0 + k for k in range(len(ndd.ImageFolder(root)))]}
     space["features"] = ndd.batch([torch.rand(60, 80), torch.rand(50, 80)])
     if "jax" in code:
         space["jax"] = importlib.import_module("jax")
