@@ -101,21 +101,6 @@ struct Planned {
   int64_t from, to;  // in bytes from the start of the intermediate buffer; -1 for the job's own memory
 };
 
-// The rows of an image that the pass along the height reads.
-struct RowRange {
-  int64_t first, count;
-};
-
-RowRange find_rows(const ResampleJob& job, const AxisTable& vertical) {
-  if (!changes(vertical)) return {0, job.axes[1].in};
-  int64_t first = job.axes[1].in, end = 0;
-  for (int64_t i = 0; i < job.axes[1].out; ++i) {
-    first = std::min<int64_t>(first, vertical.start[i]);
-    end = std::max<int64_t>(end, vertical.start[i] + vertical.count[i]);
-  }
-  return {first, end - first};
-}
-
 // The passes of a batch, which are planned for one job after another and launched together.
 class Passes {
  public:
@@ -135,7 +120,8 @@ class Passes {
     int last = 0;  // the last pass that changes something, or the first if none does
     for (int n = 0; n < 3; ++n)
       if (changes(*table[order[n]])) last = n;
-    const RowRange rows = find_rows(job, *table[1]);
+    const AxisSpan read(*table[1]);  // the rows that the height pass reads
+    const int64_t rows = read.last - read.first;
     int64_t from = -1, extents[3] = {job.axes[0].in, job.axes[1].in, job.axes[2].in};
     bool cropped = false;
     for (int n = 0; n <= last; ++n) {
@@ -146,15 +132,15 @@ class Passes {
       Planned p = plan(job, t, a, extents);
       int64_t shift = 0;
       // The width pass skips rows that the height pass does not read; the height's starts are shifted accordingly.
-      if (n == 0 && a == 2 && last > 0 && rows.count < extents[1]) {
-        p.pass.lines = p.pass.lines / extents[1] * rows.count;
-        p.pass.group = rows.count;
+      if (n == 0 && a == 2 && last > 0 && rows < extents[1]) {
+        p.pass.lines = p.pass.lines / extents[1] * rows;
+        p.pass.group = rows;
         p.pass.group_in = extents[1];
-        p.pass.in = static_cast<const char*>(job.in) + rows.first * extents[2] * p.pass.inner * item_bytes(in_);
-        extents[1] = rows.count;
+        p.pass.in = static_cast<const char*>(job.in) + read.first * extents[2] * p.pass.inner * item_bytes(in_);
+        extents[1] = rows;
         cropped = true;
       } else if (a == 1 && cropped) {
-        shift = rows.first;
+        shift = read.first;
       }
       const Placed& there = place(a, t, shift);
       p.numbers = there.numbers;
