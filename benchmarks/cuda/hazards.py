@@ -92,37 +92,34 @@ def find_wrong_windows(files: list[str], load: float, device: str) -> list[str]:
 
 
 def _find_in_process(job: Job) -> Handler:
-    return partial(_find_windows, job)
-
-
-def _find_windows(job: Job, load: float) -> list[str]:
-    return find_wrong_windows(job.files[:_WINDOWS], load, "gpu" if job.device == "cuda" else "cpu")
+    """Run in a process: answer a load of the engine with the number of wrong windows."""
+    device = "gpu" if job.device == "cuda" else "cpu"
+    return lambda load: len(find_wrong_windows(job.files[:_WINDOWS], load, device))
 
 
 def run(options: argparse.Namespace, console: Console) -> dict[str, Any]:
     """Count, print, return the figures."""
     limit_threads(options.threads)
-    results: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, int]] = {}
     with ExitStack() as stack:
         job, _ = prepare(options, stack)
-        requests: dict[str, tuple[str, Any]] = {f"{name}, overwritten": (name, options.rounds) for name in LIBRARIES}
-        requests |= {f"torch_ndd, wrong windows, load {load}": (f"torch_ndd, windows {load}", load) for load in (0.0, 1.0)}
-        processes: dict[str, tuple[Callable[..., Handler], tuple[Any, ...]]] = {name: (_count_in_process, (name, job)) for name in LIBRARIES}
-        processes |= {process: (_find_in_process, (job,)) for process, _ in requests.values() if process not in LIBRARIES}
-        peers, failed = stack.enter_context(running(processes))
-        by_name = {peer.name: peer for peer in peers}
-        for row, (process, request) in requests.items():
+        # Of each row: what its process runs, the request, and how many there are.
+        rows: dict[str, tuple[tuple[Callable[..., Handler], tuple[Any, ...]], Any, int]] = {
+            f"{name}, overwritten": ((_count_in_process, (name, job)), options.rounds, options.rounds) for name in LIBRARIES
+        }
+        rows |= {f"torch_ndd, wrong windows, load {load}": ((_find_in_process, (job,)), load, _WINDOWS) for load in (0.0, 1.0)}
+        peers, failed = stack.enter_context(running({name: process for name, (process, _, _) in rows.items()}))
+        for peer in peers:
+            _, request, count = rows[peer.name]
             try:
-                if process in by_name:
-                    answer = by_name[process].ask(request)
-                    wrong = answer if isinstance(answer, int) else len(answer)
-                    results[row] = {"wrong": wrong, "of": options.rounds if isinstance(answer, int) else _WINDOWS}
+                results[peer.name] = {"wrong": peer.ask(request), "of": count}
             except PeerError as error:
-                failed[row] = str(error)
-    for row, figures in results.items():
-        console.print(f"{row}: {figures['wrong']} of {figures['of']}", style="red" if figures["wrong"] else None, highlight=False)
-        if figures["wrong"] and row.startswith("torch_ndd"):
-            failed[row] = f"{figures['wrong']} of {figures['of']}"
+                failed[peer.name] = str(error)
+    for name, figures in results.items():
+        text = f"{figures['wrong']} of {figures['of']}"
+        console.print(f"{name}: {text}", style="red" if figures["wrong"] else None, highlight=False)
+        if figures["wrong"] and name.startswith("torch_ndd"):
+            failed[name] = text
     for name, text in failed.items():
         console.print(f"{name} failed:", text.strip(), style="red", highlight=False, markup=False)
     return {"results": results, "failed": failed}

@@ -27,7 +27,10 @@ _MODULES = {SUBJECT: "torch_ndd", "DALI pipeline": "nvidia.dali"}
 
 
 def stream_batches(job: Job, load: float | None) -> Batches:
-    """The fused loop of the main job, with a load of the engine."""
+    """Yield the batches of the fused loop with a load of the engine.
+
+    That of the main job has literals only, which DALI's capture mode needs.
+    """
     ndd = _load_module("torch_ndd", job.threads)
     arguments = {"device": "gpu" if job.device == "cuda" else "cpu"} | ({} if load is None else {"hw_decoder_load": load})
     reader = ndd.readers.File(**job.epoch, random_shuffle=True)

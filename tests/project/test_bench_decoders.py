@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks of a GPU's decoders, the program for the profiler and the script of the GPU machine, where there is no GPU."""
+"""Benchmarks of GPU decoders, the profiler's program and ``.ci/gpu``, tested without a GPU."""
 
 import contextlib
 import io
