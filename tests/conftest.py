@@ -106,12 +106,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Hide tens of thousands of tests, and all packages, from the garbage collector, which would go through them again and again.
 
-    Put what is there into huge pages: tests start many processes by a fork of this large one, and half of their CPU time was the fork.
     Take the clock from the guards of torch.compile, which empties the processor's caches for it: 22 of the 300 ms of a compilation.
     """
-    gc.collect()
-    gc.freeze()
-    use_huge_pages()
+    _settle_memory()
     if guards := sys.modules.get("torch._dynamo.guards"):
         guards.profile_guard_manager = lambda *_: 0.0
 
@@ -130,6 +127,11 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def _hide_older_objects() -> Iterator[None]:
     """Hide what the tests of a module leave from the garbage collector, too: after some thousand tests a collection took 1.5 s."""
     yield
+    _settle_memory()
+
+
+def _settle_memory() -> None:
+    """Hide all objects from the garbage collector and move them to huge pages: forks of this large process took half of some tests' CPU time."""
     gc.collect()
     gc.freeze()
     use_huge_pages()

@@ -26,7 +26,7 @@ def numpy(
     """Decode arrays: bytes of .npy files to the arrays that ``numpy.save`` wrote.
 
     Types and shapes come from the headers at the call; the elements are copied on demand. The result is in C order and native byte order.
-    Bytes after the first array, such as a second one, are ignored, as by ``numpy.load``.
+    As with ``numpy.load``, anything after the first array is ignored.
 
     Args:
         data: contents of the files, uint8 (length,); all with the same number of dimensions and, without ``dtype``, of the same type. A path, a URL
