@@ -93,7 +93,9 @@ def test_a_bad_file_is_named_and_the_epoch_continues(tmp_path: Path, kind: str, 
         assert_good(chain(ndd.batch([np.frombuffer(GOOD, np.uint8)] * 2)))
         if kind == "folder":
             (tmp_path / "bad.jpg").rmdir()
-        (tmp_path / "bad.jpg").write_bytes(GOOD)
+        # Another file takes the name: the reader may be reading the old one ahead, and would see it cut.
+        (tmp_path / "new").write_bytes(GOOD)
+        (tmp_path / "new").replace(tmp_path / "bad.jpg")
         for _ in range(2):  # what was read ahead
             next(reader.next_epoch(batch_size=3))
         decode_an_epoch(reader)
