@@ -84,6 +84,7 @@ def test_spectrogram_of_a_ragged_batch() -> None:
         {"nfilter": 80, "mel_formula": "htk", "normalize": False, "sample_rate": 8000.0},
         {"nfilter": 1},
         {"freq_high": -1.0},
+        {"nfilter": 10, "sample_rate": 16000.0, "freq_high": 8500.0},
         raising(RuntimeError, {"nfilter": 0}),
         raising(RuntimeError, {"sample_rate": 0.0}),
         raising(RuntimeError, {"freq_low": 5000.0, "freq_high": 4000.0}),
@@ -141,6 +142,9 @@ def test_mfcc_axis_and_number(args: dict[str, Any], raises: Raises | None) -> No
         {"reference": -1.0},
         {"cutoff_db": -20.0},
         {"cutoff_db": 20.0},
+        {"cutoff_db": -1000.0, "reference": 1.0},
+        {"cutoff_db": -99.0, "multiplier": 2.0},
+        {"multiplier": 0.0},
     ],
 )
 def test_to_decibels(args: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 // out = multiplier * log10(max(10^(cutoff_db / multiplier), in / reference)); the reference may be the largest element of the sample.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "ndd/elementwise/rows.h"
 #include "ndd/kernel.h"
@@ -33,7 +34,10 @@ struct Decibels {
 };
 
 Decibels decibels_of(double cutoff_db, double multiplier) {
-  return {static_cast<float>(std::pow(10.0, cutoff_db / multiplier)), static_cast<float>(multiplier)};
+  auto least = static_cast<float>(std::pow(10.0, cutoff_db / multiplier));
+  // A cutoff below what floats hold would let silence be -inf, which a model turns into NaN.
+  if (least == 0.0f) least = std::numeric_limits<float>::denorm_min();
+  return {least, static_cast<float>(multiplier)};
 }
 
 // The largest of the elements and 0 in each lane: enough lanes for the loop to vectorize, which gcc does not do for a single maximum of floats.

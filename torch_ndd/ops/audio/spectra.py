@@ -153,7 +153,8 @@ def mel_filter_bank(
 
     Args:
         input: spectra, float32; the frequency axis is ``f`` in the layout; without a layout, the second to last axis, or the only one.
-        freq_high: upper end of the last filter in Hz; by default, or if not positive, ``sample_rate / 2``, the largest possible value.
+        freq_high: upper end of the last filter in Hz; by default, or if not positive, ``sample_rate / 2``. Above that, up to ``sample_rate``, there
+            are no frequencies: filters there are cut or empty.
         freq_low: lower end of the first filter in Hz.
         mel_formula: ``"slaney"``, linear up to 1000 Hz and logarithmic above, as in librosa; or ``"htk"``, ``2595 log10(1 + f / 700)``.
         nfilter: number of filters.
@@ -161,7 +162,7 @@ def mel_filter_bank(
         sample_rate: sampling rate of the original signal, in Hz.
 
     Raises:
-        RuntimeError: another type, a layout without ``f``, or frequencies outside 0 to ``sample_rate / 2``.
+        RuntimeError: another type, a layout without ``f``, or frequencies outside 0 to ``sample_rate``.
 
     >>> mel_filter_bank(torch.ones(257, 100), nfilter=40, sample_rate=16000.0).shape
     (40, 100)
@@ -174,10 +175,11 @@ def mel_filter_bank(
         raise RuntimeError(f"mel_filter_bank: sample_rate must be positive, got {sample_rate}")
     # 0 means up to half of the sampling rate.
     high = sample_rate / 2 if freq_high <= 0 else freq_high
-    if not 0 <= freq_low < high <= sample_rate / 2:
+    # Not sample_rate / 2, as DALI documents: it accepts this, and so do programs that read sounds of several rates.
+    if not 0 <= freq_low < high <= sample_rate:
         raise RuntimeError(
-            f"mel_filter_bank: freq_low and freq_high must satisfy 0 <= freq_low < freq_high <= sample_rate / 2 = {sample_rate / 2}, "
-            f"got {freq_low} and {freq_high}"
+            f"mel_filter_bank: freq_low and freq_high must satisfy 0 <= freq_low < freq_high <= sample_rate = {sample_rate}, "
+            f"got {freq_low} and {high}"
         )
     check_choice("mel_filter_bank", "mel_formula", mel_formula, get_args(MelFormula))
     out = resized(input, [axis], [nfilter])  # type: ignore[arg-type]
@@ -254,7 +256,8 @@ def to_decibels(
 
     Args:
         input: non-negative magnitudes of any shape.
-        cutoff_db: smallest value of the result; NaN and negative numbers also become this value.
+        cutoff_db: smallest value of the result; NaN and negative numbers also become this value. Ratios are at least the smallest positive
+            float32, so that no cutoff makes silence infinite: -448.5 with a multiplier of 10.
         multiplier: 10 for power, 20 for amplitudes.
         reference: magnitude of 0 dB; by default, or if 0, the largest element of each sample. A sample without positive elements has reference 1.
 

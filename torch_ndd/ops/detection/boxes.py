@@ -297,7 +297,7 @@ def plane_extents(op: str, name: str, value: Any, layout: Any, least: float = 0.
         raise RuntimeError(f"{op}: {name} must have one number per axis of the layout {layout!r}, with H and W, got {extents.shape[1]} of them")
     planes = extents if layout == "HW" and extents.shape[1] == 2 else extents[:, [layout.index("H"), layout.index("W")]]
     if not is_compiling() and planes.numel() and not planes.numpy().min() >= least:
-        raise RuntimeError(f"{op}: {name} must not be negative, got {extents.tolist()}")
+        raise RuntimeError(f"{op}: {name} must {'be positive' if least > 0 else 'not be negative'}, got {extents.tolist()}")
     return planes
 
 
