@@ -111,7 +111,7 @@ fuzz-kernels: $(SANITIZER)/build.ninja
 # Behind them the decoders of device="gpu", over streams that are late, in half a minute; and calls that run ahead, on a device with such streams under
 # torch: NDD_PROGRAMS=10000 runs as many random programs.
 EMULATED_TESTS ?= $(addprefix tests/,emulated_cuda/cpu_equals_cuda.py emulated_cuda/color_steps.py emulated_cuda/kernel_variants.py emulated_cuda/tile_shapes.py \
-  emulated_cuda/unusual_arguments.py test_operators.py::test_equals_its_reference \
+  emulated_cuda/unusual_arguments.py emulated_cuda/random_calls.py test_operators.py::test_equals_its_reference \
   test_operators.py::test_batch_equals_its_samples_one_by_one augment/test_byte_steps.py decoders/test_yuv.py)
 DECODER_TESTS := $(addprefix tests/decoders/test_,gpu.py gpu_engines.py gpu_jpeg2000.py gpu_dali_files.py errors.py images.py image_windows.py image_types.py) tests/core/test_table_uploads.py
 EMULATED := $(abspath build/emulated_cuda)

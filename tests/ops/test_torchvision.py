@@ -238,6 +238,7 @@ CASES = [
     Case("sharpness", "uint8", images("HWC"), {"sharpness": Each([0.0, 0.5, 2.5])}, "HWC", simple(F.adjust_sharpness)),
     Case("sharpness", "planes", images("FCHW"), {"sharpness": 1.7}, "FCHW", simple(F.adjust_sharpness, False)),
     Case("sharpness", "int16", images("CHW", "int16", high=32767), {"sharpness": 0.3}, "CHW", simple(F.adjust_sharpness, False), 1),
+    Case("sharpness", "int8", images("CHW", "int8", low=-128, high=128), {"sharpness": 0.4}, "CHW", simple(F.adjust_sharpness, False), 1),
     Case("sharpness", "float32", images("HWC", "float32", high=1), {"sharpness": 3.0}, "HWC", simple(F.adjust_sharpness), 1e-6),
     Case("sharpness", "two rows", images("HWC", H=2), {"sharpness": 2.0}, "HWC", simple(F.adjust_sharpness)),
     *(

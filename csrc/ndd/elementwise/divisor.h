@@ -2,6 +2,7 @@
 // Division of 31-bit numbers by a divisor known on the host, as a multiplication and a shift: 4 instructions instead of 20.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "ndd/hd.h"
@@ -14,8 +15,9 @@ struct Divisor {
   uint32_t value = 1, magic = 0, shift = 0;
 
   Divisor() = default;
+  // 0, the extent of a sample without elements, which nothing is divided by, is taken as 1.
   // 2^(32 + shift) / value, rounded up, less 2^32, which quotient() makes up for by adding n. Exact for all dividends below kLimit.
-  explicit Divisor(int64_t divisor) : value(static_cast<uint32_t>(divisor)) {
+  explicit Divisor(int64_t divisor) : value(static_cast<uint32_t>(std::max<int64_t>(divisor, 1))) {
     while ((uint64_t{1} << shift) < value) ++shift;
     magic = static_cast<uint32_t>(((((uint64_t{1} << shift) - value) << 32) / value) + 1);
   }

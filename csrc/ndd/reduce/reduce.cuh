@@ -321,6 +321,10 @@ inline void merge_samples(std::vector<GpuSample>& samples, const GpuTypes& types
 
 template <class Fold>
 void launch_gpu(const char* op, std::vector<GpuSample> samples, const Fold& fold, const GpuTypes& types) {
+  // The kernels divide by extents that are kept, such as channels, which are 0 in samples without outputs.
+  const auto is_empty = [](const GpuSample& sample) { return sample.shape.outputs == 0; };
+  samples.erase(std::remove_if(samples.begin(), samples.end(), is_empty), samples.end());
+  if (samples.empty()) return;
   merge_samples(samples, types);
   int64_t outputs = 0, elements = 0, all = 0;
   bool side_by_side = false;
@@ -330,7 +334,6 @@ void launch_gpu(const char* op, std::vector<GpuSample> samples, const Fold& fold
     all += sample.shape.outputs;
     side_by_side = side_by_side || (sample.shape.kept > 0 && sample.shape.kept_stride[0] == 1 && sample.shape.kept_extent[0] >= 32);
   }
-  if (outputs == 0) return;
   // From the most special to the general kernel: many short groups side by side, whole rows, anything else.
   if (in_groups(samples, types)) return launch_groups(op, samples, fold, types);
   if (in_rows(samples)) return launch_rows(op, std::move(samples), fold, types);

@@ -78,8 +78,8 @@ ByteImages byte_images(const Grid& in, const Grid& out, const Reach& down, const
   const int64_t most = (bytes::kRowBytes - halo) / bytes::kPieceBytes * bytes::kPieceBytes, across = (out.row() + most - 1) / most;
   const int64_t width = across > 0 ? (out.row() + across - 1) / across : 0;
   image.columns = static_cast<int32_t>((width + bytes::kPieceBytes - 1) / bytes::kPieceBytes * bytes::kPieceBytes);
-  image.across = Divisor(std::max<int64_t>(across, 1));
-  image.tiles = Divisor(std::max<int64_t>(across * ((out.height + 2 * F::kOutputs - 1) / (2 * F::kOutputs)), 1));
+  image.across = Divisor(across);
+  image.tiles = Divisor(across * ((out.height + 2 * F::kOutputs - 1) / (2 * F::kOutputs)));
   return image;
 }
 

@@ -98,9 +98,10 @@ void encode_on_cpu(const EncoderSample& sample, const Anchors& anchors, const Bo
 constexpr int kThreads = 512;
 constexpr int kPerThread = 8;  // anchors that a thread holds in registers while it goes through the boxes
 
-// A box and its best anchor as one number, so the largest is the highest overlap, and of equals the last anchor. Overlaps are not negative.
+// A box and its best anchor as one number, so the largest is the highest overlap, and of equals the last anchor. Overlaps are not negative,
+// but for the -0 of an anchor whose end lies before its start, which becomes 0.
 __device__ uint64_t best_key(float overlap, int64_t anchor) {
-  return static_cast<uint64_t>(__float_as_uint(overlap)) << 32 | static_cast<uint32_t>(anchor + 1);
+  return static_cast<uint64_t>(__float_as_uint(overlap + 0.0f)) << 32 | static_cast<uint32_t>(anchor + 1);
 }
 
 // One launch, a block for each sample. A box costs a read of 16 bytes for each thread and a reduction for each warp: expected to be bound by the

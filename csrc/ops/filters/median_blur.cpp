@@ -174,11 +174,11 @@ void median_blur_cpu(const Tensor& input, const MaybeTensor& input_shapes, const
   const Arguments arguments{AxisArgs<int64_t>("experimental.median_blur", window_size), {first_spatial, 2}};
   launch_cpu("experimental.median_blur", in.size(), nanoseconds(in), {input}, [=](int64_t i) {
     const Grid grid = arguments.axes.grid(in, i);
-    if (grid.volume() == 0) return;
     const int64_t bytes = grid.volume() * in.item_bytes();
     for (int64_t image = 0; image < arguments.axes.images(in, i); ++image) {
       const int64_t frame = arguments.axes.frame(in, i, image);
       const Reach height = arguments.reach(i, frame, 1), width = arguments.reach(i, frame, 0);
+      if (bytes == 0) continue;  // checked nevertheless
       for_key(in.dtype(), [&](auto tag) {
         filter_image<typename decltype(tag)::type>(grid, height, width, static_cast<const char*>(in.data(i)) + image * bytes,
                                                    static_cast<char*>(out.data(i)) + image * bytes, in.dtype());

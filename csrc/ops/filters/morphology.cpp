@@ -104,11 +104,11 @@ void morphology_cpu(const Tensor& input, const MaybeTensor& input_shapes, const 
                                         iterations, static_cast<Border>(border),   {first_spatial, 2}};
   launch_cpu(op, in.size(), kNanosecondsPerByte * in.mean_volume() * static_cast<double>(in.item_bytes()), {input}, [=](int64_t i) {
     const Grid grid = arguments.axes.grid(in, i);
-    if (grid.volume() == 0) return;
     const int64_t bytes = grid.volume() * in.item_bytes();
     for (int64_t image = 0; image < arguments.axes.images(in, i); ++image) {
       const int64_t frame = arguments.axes.frame(in, i, image);
       const Reach height = arguments.reach(i, frame, 1, grid.height), width = arguments.reach(i, frame, 0, grid.width);
+      if (bytes == 0) continue;  // checked nevertheless
       for_key(in.dtype(), [&](auto tag) {
         filter_image<maximum, typename decltype(tag)::type>(grid, height, width, arguments.border,
                                                             static_cast<const char*>(in.data(i)) + image * bytes,

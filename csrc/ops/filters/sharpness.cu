@@ -66,12 +66,15 @@ void run_cpu(const Run& run, DType dtype) {
   // Three rows in a ring, the sums of columns, and the result.
   float *staged[3] = {memory.data(), memory.data() + row, memory.data() + 2 * row}, *columns = memory.data() + 3 * row,
         *result = memory.data() + 4 * row;
-  // Rows at the border are copied; floats are still limited to their range.
+  // Elements at the border are not smoothed, but limited like the others: those of signed integers and of floats.
   const auto border = [&](int64_t y) {
-    if (whole) std::memcpy(out + y * bytes, in + y * bytes, bytes);
+    if (dtype == DType::uint8) {
+      std::memcpy(out + y * bytes, in + y * bytes, bytes);
+      return;
+    }
     load(in + y * bytes, row, result);
-    for (int64_t k = 0; k < row && !whole; ++k) result[k] = limit_level<false>(result[k], run.sharpen.white);
-    if (!whole) store(result, row, out + y * bytes);
+    for (int64_t k = 0; k < row; ++k) result[k] = limit_level<whole>(result[k], run.sharpen.white);
+    store(result, row, out + y * bytes);
   };
   border(0);
   border(grid.height - 1);
@@ -102,7 +105,8 @@ __global__ void __launch_bounds__(kThreads) run_gpu(const __grid_constant__ Tabl
         if (!inside) {
           out[e] = in[e];
         } else if (y == 0 || y == run.grid.height - 1 || x < step || x >= row - step) {
-          out[e] = whole ? in[e] : saturate<T>(limit_level<false>(static_cast<float>(in[e]), run.sharpen.white));
+          const float level = static_cast<float>(in[e]);
+          out[e] = saturate<T>(whole ? limit_level<true>(level, run.sharpen.white) : limit_level<false>(level, run.sharpen.white));
         } else {
           const float middle = static_cast<float>(in[e]);
           float sum = 3.0f * middle;

@@ -124,6 +124,7 @@ constexpr int kThreads = 256;
 __global__ void run_gpu(const __grid_constant__ TableRows<Run> runs, int64_t count, DType dtype) {
   for (int64_t k = blockIdx.y; k < count; k += gridDim.y) {
     const Run run = runs[k];
+    if (run.row_bytes == 0) continue;  // rows without elements
     // What a thread writes in a step: a row of the size of a number, or a byte of a larger one.
     const int64_t unit = run.rows == nullptr || run.row_bytes <= 8 ? run.row_bytes : 1, total = run.choices * run.row_bytes / unit;
     for (int64_t u = int64_t{blockIdx.x} * kThreads + threadIdx.x; u < total; u += int64_t{gridDim.x} * kThreads) {

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 import torch
-from _cases import Case, Each, Inputs, images
+from _cases import Case, Each, Inputs, arrays, images
 
 import torch_ndd as ndd
 from torch_ndd import types
@@ -118,6 +118,7 @@ CASES = [
     Case("normalize", "deviations", images("HWC"), {"stddev": Each(means(1, 1, 3)), "axes": [0, 1]}, "HWC", normalize_reference, 1e-5),
     Case("normalize", "several tiles", images("HWC", H=61, W=83), {"axes": [0, 1], "ddof": 1}, "HWC", normalize_reference, 1e-5),
     Case("normalize", "planes", images("CHW", "float32", H=61, W=83), {"axes": [1, 2]}, "CHW", normalize_reference, 1e-5),
+    Case("normalize", "nothing", arrays((5, 7, 0)), {"axes": [2]}, "HWC", lambda sample, **_: sample.astype(np.float32)),
     Case("normalize", "frames", images("FHWC", "float16"), {"axes": [1, 2]}, "FHWC", normalize_reference, 1e-4),
     Case("lookup_table", "several tiles", images("HWC", H=61, W=83), {"keys": LEVELS, "values": LEVELS, "dtype": "u8"}, "HWC", looked_up),
     Case("lookup_table", "uint8", images("HWC"), {"keys": LEVELS, "values": [k / 2 for k in LEVELS], "default_value": -1}, "HWC", looked_up),

@@ -153,8 +153,8 @@ def mel_filter_bank(
 
     Args:
         input: spectra, float32; the frequency axis is ``f`` in the layout; without a layout, the second to last axis, or the only one.
-        freq_high: upper end of the last filter in Hz; by default, or if not positive, ``sample_rate / 2``. Above that, up to ``sample_rate``, there
-            are no frequencies: filters there are cut or empty.
+        freq_high: upper end of the last filter in Hz; by default, or if not positive, ``sample_rate / 2``. May be up to
+            ``sample_rate``; filters above half of it are cut or empty.
         freq_low: lower end of the first filter in Hz.
         mel_formula: ``"slaney"``, linear up to 1000 Hz and logarithmic above, as in librosa; or ``"htk"``, ``2595 log10(1 + f / 700)``.
         nfilter: number of filters.
@@ -257,7 +257,7 @@ def to_decibels(
     Args:
         input: non-negative magnitudes of any shape.
         cutoff_db: smallest value of the result; NaN and negative numbers also become this value. Ratios are at least the smallest positive
-            float32, so that no cutoff makes silence infinite: -448.5 with a multiplier of 10.
+            float32; silence is finite with any cutoff, -448.5 with a multiplier of 10.
         multiplier: 10 for power, 20 for amplitudes.
         reference: magnitude of 0 dB; by default, or if 0, the largest element of each sample. A sample without positive elements has reference 1.
 
