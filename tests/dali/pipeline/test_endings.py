@@ -195,7 +195,7 @@ def test_a_context_that_cannot_be_entered_is_an_error_of_the_iteration(monkeypat
     def refuse(context: EvalContext) -> EvalContext:
         raise RuntimeError("the device is gone")
 
-    pipe = Pipeline(4, 1)
+    pipe = Pipeline(4, 1, prefetch_queue_depth=1)  # with 2 another iteration may fail before the context can be entered again
     with pipe:
         pipe.set_outputs(fn.random.uniform(range=[0, 1]))
     pipe.build()
