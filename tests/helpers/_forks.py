@@ -10,6 +10,7 @@ import contextlib
 import faulthandler
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -94,11 +95,22 @@ def run_in_child(work: Callable[[], bool]) -> int:
     return os.waitstatus_to_exitcode(ended[1])
 
 
+def find_port() -> int:
+    """Return a free port that the system gives to no other process before a program uses it, as it may do with those that it chooses itself."""
+    limits = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    first = int(limits.read_text().split()[0]) if limits.exists() else 32768
+    chooser = random.SystemRandom()  # the global generator is seeded, so two processes that run tests would choose alike
+    while True:
+        # Ray's processes have ports up to 19999.
+        port = chooser.randrange(20000, first) if first > 21000 else chooser.randrange(20000, 60000)
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(("127.0.0.1", port))
+            return port
+
+
 def torchrun_variables(processes: int) -> list[dict[str, str]]:
     """Return what ``torchrun`` sets for each of its processes on one machine; without torchrun's own process, which takes a third of the time."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = find_port()
     of_all = {"WORLD_SIZE": processes, "LOCAL_WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     of_all |= {"GROUP_RANK": 0, "TORCHELASTIC_RUN_ID": port}
     return [{name: str(value) for name, value in {**of_all, "RANK": rank, "LOCAL_RANK": rank}.items()} for rank in range(processes)]

@@ -51,7 +51,7 @@ def alive(pids: Sequence[int]) -> list[int]:
     return found
 
 
-def assert_ended(pids: Sequence[int], seconds: float = 10) -> None:
+def assert_ended(pids: Sequence[int], seconds: float = 60) -> None:
     """Wait until the processes have ended; fail if they do not."""
     end = time.monotonic() + seconds
     while alive(pids):

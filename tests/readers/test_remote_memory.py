@@ -53,7 +53,7 @@ MEASURED = """
 import gc, sys, time, numpy as np, torch_ndd as ndd, aiohttp, fsspec, torch_ndd.io._http
 from pathlib import Path
 from torch_ndd.io._limits import UrlLimits, using
-url, way, options = sys.argv[1], sys.argv[2], eval(sys.argv[3])
+url, way, options, more = sys.argv[1], sys.argv[2], eval(sys.argv[3]), int(sys.argv[4])
 
 def megabytes(name):
     text = Path("/proc/self/status").read_text()
@@ -82,9 +82,14 @@ try:
         with using(UrlLimits.from_arguments("test", options.get("url_max_bytes"), options.get("url_stall_seconds"), None)):
             request = start(reader)
         if way == "abandoned":
-            time.sleep(0.5)
+            end = time.monotonic() + 30
+            while time.monotonic() < end and megabytes("VmRSS") - before < more:  # until some of it is in memory
+                time.sleep(0.01)
+            assert megabytes("VmRSS") - before >= more, "nothing was downloaded"
             del request
-            time.sleep(1)
+            # The thread that downloads ends after its current part. One that went on would soon fill the memory.
+            while time.monotonic() < end and more <= megabytes("VmRSS") - before < 3000:
+                time.sleep(0.01)
         else:
             made = reader.finish(request, np.array([0]))[0]
             assert [int(made.select(0).torch()[k << 20]) for k in range(0, 160, 9)] == list(range(0, 160, 9))
@@ -96,7 +101,7 @@ print(megabytes("VmHWM") - before, megabytes("VmRSS") - before, repr(str(error)[
 
 def measure(forks: Forks, megabytes: int, way: str, options: str = "{}", stalls: bool = False) -> tuple[int, int, str]:
     with sending(megabytes, stalls) as url:
-        run = forks.run(MEASURED, url, way, options)
+        run = forks.run(MEASURED, url, way, options, MORE)
         assert run.wait(60) == 0, run.errors
     peak, left, error = run.output.split(maxsplit=2)
     return int(peak), int(left), error
@@ -125,7 +130,8 @@ def test_a_failed_download_takes_no_more_and_leaves_nothing(way: str, options: s
 
 
 def test_an_abandoned_download_ends(forks: Forks) -> None:
-    peak, left, _ = measure(forks, FILE * 100, "abandoned")
+    peak, left, error = measure(forks, FILE * 100, "abandoned")
+    assert error.strip() == "'None'"
     assert peak < FILE * 20
     assert left < MORE
 

@@ -145,15 +145,30 @@ def interruptible() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_an_interrupt_while_the_workers_end_is_not_lost() -> None:
+def test_an_interrupt_while_the_workers_end_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """Python drops exceptions of ``__del__``, and it is there that a pipeline waits for its workers."""
+    closing, close = threading.Event(), _worker_pool.WorkerPool._close
+
+    def close_noticed(pool: _worker_pool.WorkerPool) -> None:
+        closing.set()
+        close(pool)
+
+    def interrupt_the_wait() -> None:
+        if closing.wait(60):
+            time.sleep(0.1)
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(_worker_pool.WorkerPool, "_close", close_noticed)
     pipes = [parallel(given_late)]
     for _ in range(3):
         pipes[0].run()
     workers = pipes[0].__dict__["_py_pool"].processes
-    threading.Timer(0.1, os.kill, [os.getpid(), signal.SIGINT]).start()
+    # Not after a time: on a busy machine the interrupt would come before the context that expects it, and end the whole run.
+    interrupting = threading.Thread(target=interrupt_the_wait)
+    interrupting.start()
     with pytest.raises(KeyboardInterrupt):
         drop(pipes)
+    interrupting.join()
     assert all(map(ends, workers))
 
 
@@ -180,7 +195,7 @@ def test_a_context_that_cannot_be_entered_is_an_error_of_the_iteration(monkeypat
     def refuse(context: EvalContext) -> EvalContext:
         raise RuntimeError("the device is gone")
 
-    pipe = Pipeline(4, 1)
+    pipe = Pipeline(4, 1, prefetch_queue_depth=1)  # with 2 another iteration may fail before the context can be entered again
     with pipe:
         pipe.set_outputs(fn.random.uniform(range=[0, 1]))
     pipe.build()
