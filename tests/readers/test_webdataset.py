@@ -408,3 +408,19 @@ def test_deep_json_is_an_error_of_its_sample(tmp_path: Path) -> None:
     reader = ndd.readers.Webdataset(paths=path, ext="json", decode=True, on_error="skip", max_batch_size=2)
     assert [values for (values,) in reader] == [[2]]
     assert "RecursionError" in reader.errors[0].reason or "JSON" in reader.errors[0].reason
+
+
+@pytest.mark.parametrize("files", [1, 3, 4])
+def test_an_archive_that_ends_with_a_file_may_be_cut(files: int, tmp_path: Path) -> None:
+    path = tmp_path / "shard.tar"
+    with tarfile.open(path, "w") as archive:
+        for k in range(4):
+            info = tarfile.TarInfo(f"{k}.txt")
+            info.size = 700
+            archive.addfile(info, io.BytesIO(bytes([k]) * 700))
+    content = path.read_bytes()
+    assert len(list(ndd.readers.Webdataset(1, paths=str(path), ext="txt"))) == 4  # pytest makes warnings errors
+    for size in (1536 * files, 1536 * files - 100):  # with and without the zeros after the last file
+        path.write_bytes(content[:size])
+        with pytest.warns(UserWarning, match=rf"readers\.Webdataset: .*shard\.tar\" ends after {files} files without the end of a tar archive"):
+            assert len(list(ndd.readers.Webdataset(1, paths=str(path), ext="txt"))) == files

@@ -2,12 +2,14 @@
 """Byte ranges of files, and whole files, read ahead by native threads into packed batches."""
 
 import ctypes
+import glob
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import override
 
 from ..._core import native
 from ..._core.process.workers import warn_of_refused_threads
@@ -186,7 +188,18 @@ class RangeRequest(Parts, NativeRequest):
             parts[0][numbers < 0] = -1
             kinds = (np.int32, np.int64, np.int64)
             self._table = tuple(None if part is None else part.astype(kind, copy=False).tobytes() for part, kind in zip(parts, kinds, strict=True))
+        self._whole_files = numbers.ravel() if ranges.file is None else None
         super().__init__(numbers.shape[-1])
+
+    @override
+    def wait(self) -> None:
+        try:
+            super().wait()
+        except UnreadableSamples as bad:
+            if self._whole_files is not None:
+                for sample, reason in bad.reasons.items():
+                    bad.reasons[sample] = reason + _explain_missing(self._ranges.path(int(self._whole_files[sample])))
+            raise
 
     def _native_ranges(self) -> tuple[Any, ...]:
         """Return the arguments of the native functions."""
@@ -228,6 +241,15 @@ class RecordRequest(RangeRequest):
         lengths = np.empty(self.samples, np.int64)
         native.record_bytes(self._handle, k, lengths.ctypes.data)
         return torch.ops.ndd.record_output(self._handle, k), lengths
+
+
+def _explain_missing(path: str) -> str:
+    """Return what a path is that names no file, for messages; nothing for one that does or that is simply missing."""
+    if os.path.exists(path):
+        return ""
+    if os.path.islink(path):
+        return f"; it is a link to {os.readlink(path)}"
+    return "; patterns are for file_root with file_filters, or expand this one with glob.glob" if glob.has_magic(path) else ""
 
 
 def address_of(array: np.ndarray) -> int:
