@@ -424,3 +424,13 @@ def test_an_archive_that_ends_with_a_file_may_be_cut(files: int, tmp_path: Path)
         path.write_bytes(content[:size])
         with pytest.warns(UserWarning, match=rf"readers\.Webdataset: .*shard\.tar\" ends after {files} files without the end of a tar archive"):
             assert len(list(ndd.readers.Webdataset(1, paths=str(path), ext="txt"))) == files
+
+
+def test_a_damaged_archive_without_a_sample_is_a_bad_sample(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "shard.tar", [(".txt", b"hidden"), ("1.txt", b"lost")])
+    content = bytearray(path.read_bytes())
+    content[1024 + 148] ^= 1
+    path.write_bytes(content)
+    reader = ndd.readers.Webdataset(1, paths=str(path), ext="txt")
+    with pytest.raises(RuntimeError, match=r"sample 0 \(.*shard\.tar at byte 1024\): the checksum of a tar header is wrong"):
+        next(iter(reader))

@@ -183,7 +183,10 @@ class RangeRequest(Parts, NativeRequest):
             heads = None if most is None else np.full(numbers.shape, -1 - most, np.int64).tobytes()  # see check_range in csrc/readers
             self._table = (numbers.astype(np.int32).tobytes(), None, heads)
         else:
-            parts = [ranges.file[numbers], *(None if column is None else column[numbers] for column in (ranges.begin, ranges.length))]
+            columns = ranges.file, ranges.begin, ranges.length
+            if not ranges.size:  # all numbers are negative, and there is nothing that they could index
+                columns = tuple(None if column is None else np.zeros(1, column.dtype) for column in columns)
+            parts = [None if column is None else column[numbers] for column in columns]
             # A negative number indexed an arbitrary file above; to native code, -1 means an empty sample.
             parts[0][numbers < 0] = -1
             kinds = (np.int32, np.int64, np.int64)
