@@ -183,12 +183,12 @@ class RangeRequest(Parts, NativeRequest):
             heads = None if most is None else np.full(numbers.shape, -1 - most, np.int64).tobytes()  # see check_range in csrc/readers
             self._table = (numbers.astype(np.int32).tobytes(), None, heads)
         else:
-            columns = ranges.file, ranges.begin, ranges.length
-            if not ranges.size:  # all numbers are negative, and there is nothing that they could index
-                columns = tuple(None if column is None else np.zeros(1, column.dtype) for column in columns)
-            parts = [None if column is None else column[numbers] for column in columns]
+            # If there are no ranges, all numbers are negative, and there is nothing that they could index.
+            columns = (column if column is None or ranges.size else np.zeros(1, column.dtype) for column in (ranges.begin, ranges.length))
+            files = ranges.file[numbers] if ranges.size else np.zeros(numbers.shape, np.int32)
             # A negative number indexed an arbitrary file above; to native code, -1 means an empty sample.
-            parts[0][numbers < 0] = -1
+            files[numbers < 0] = -1
+            parts = [files, *(None if column is None else column[numbers] for column in columns)]
             kinds = (np.int32, np.int64, np.int64)
             self._table = tuple(None if part is None else part.astype(kind, copy=False).tobytes() for part, kind in zip(parts, kinds, strict=True))
         self._whole_files = numbers.ravel() if ranges.file is None else None
