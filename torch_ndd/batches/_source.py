@@ -14,7 +14,7 @@ from .._core.context.states import check_state, equal, keys, row, rows, whole
 from ..readers import Reader
 from ..readers._failed import FailedBatch
 from ..readers._seeds import compute_seeds
-from ..readers._sources.listed import Listed
+from ..readers._sources.listed import Listed, Readable
 from ._costs import Costs, KnownCosts, resolve_costs
 from ._figures import Figures, Totals
 from ._settings import Batches, parse_settings
@@ -232,16 +232,14 @@ class BatchSource:
             if not self._ahead:
                 break
             ahead = self._ahead.popleft()
-            try:
-                outputs, rows = self._listed.finish(ahead.request, ahead.samples, ahead.seeds)
-            except Exception as error:
-                failed = FailedBatch(self._op, error)
+            finished = self._finish(ahead)
+            if isinstance(finished, FailedBatch):
                 # Where only failed batches were tried, the next loop yields the rest of this epoch.
                 self._resumed = self._resumed or not self._has_begun(self._position)
                 self._position = self._position._replace(cursor=ahead.step.after)
-                yield failed
-                del failed  # its traceback refers to this frame
+                yield finished
                 continue
+            outputs, rows = finished
             plan = self._describe(ahead, rows)
             # Ranks must take the same number of steps, even if no sample of this unit could be read.
             if outputs is None:
@@ -250,6 +248,13 @@ class BatchSource:
             self._position, self._resumed = self._position._replace(cursor=ahead.step.after), False
             yield Planned(outputs, plan)
         self._next_epoch()
+
+    def _finish(self, ahead: _Ahead) -> Readable | FailedBatch:
+        # Not in the frame of the loop: the traceback of the error would keep it.
+        try:
+            return self._listed.finish(ahead.request, ahead.samples, ahead.seeds)
+        except Exception as error:
+            return FailedBatch(self._op, error)
 
     def _next_epoch(self) -> None:
         self._position, self._resumed, self._steps = Position(self._position.epoch + 1, Cursor()), False, None

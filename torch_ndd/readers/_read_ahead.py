@@ -102,11 +102,15 @@ class ReadAhead:
                 break
             seeded = self._find_seeds(reader, order)
             seeds = None if seeded is None else take(seeded, position, count, walk)[0]
-            try:
-                work = start(reader, samples, seeds)
-            except Exception as error:  # raised in its turn: it is that of this batch, which may be read ahead
-                work = FailedBatch(reader._op, error)
-            requests.append(Request((walk, position, count, process), after, samples, seeds, work))
+            requests.append(Request((walk, position, count, process), after, samples, seeds, self._start(reader, samples, seeds)))
+
+    @staticmethod
+    def _start(reader: Reads, samples: np.ndarray, seeds: np.ndarray | None) -> Any:
+        """Start a request. An error is raised in its turn: it is that of this batch, which may be read ahead."""
+        try:
+            return start(reader, samples, seeds)
+        except Exception as error:
+            return FailedBatch(reader._op, error)
 
     def _find_seeds(self, reader: Reads, order: Order) -> Order | None:
         """Return the order of the seeds of the samples; None if no data set draws anything."""

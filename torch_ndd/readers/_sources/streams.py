@@ -246,26 +246,28 @@ class IterableReader(Stream):
             raise RuntimeError(f"{self._op}: sample {number}: {describe_error(error)}{end}") from error
 
     def _batches(self, batch_size: int) -> Iterator[tuple[Any, int]]:
-        number = self._position + self.shard_id
-        ended = False
+        number, ended = self._position + self.shard_id, False
         while not ended:
-            items: list[Any] = []
-            batch: Any = None
-            try:
-                while len(items) < batch_size and not ended:
-                    items += self._take(number + len(items) * self.num_shards, batch_size - len(items))
-                    if isinstance(items[-1], Ended):
-                        items.pop()
-                        ended = True
-                if items:
-                    batch = self._join_samples(items)
-            except Exception as error:
-                batch, self._failed = FailedBatch(self._op, error), True
+            batch, ended = self._read(number, batch_size)
             number += batch_size * self.num_shards
             if batch is not None:
                 # Counted as a full batch even if shorter, so that all shards agree on the position.
                 yield batch, batch_size
-            del batch  # the traceback of an error refers to this frame
+
+    def _read(self, number: int, batch_size: int) -> tuple[Any, bool]:
+        """Return the batch from an item on, None if there is none, and whether the items have ended."""
+        items: list[Any] = []
+        ended = False
+        try:
+            while len(items) < batch_size and not ended:
+                items += self._take(number + len(items) * self.num_shards, batch_size - len(items))
+                if isinstance(items[-1], Ended):
+                    items.pop()
+                    ended = True
+            return self._join_samples(items) if items else None, ended
+        except Exception as error:
+            self._failed = True
+            return FailedBatch(self._op, error), ended
 
     def _join_samples(self, items: list[Any]) -> Any:
         if self._collate is not None:
@@ -313,17 +315,18 @@ class ExternalReader(Stream):
                 with suppress_errors():
                     self._next(batch_size)
             while True:
-                try:
-                    batch = self._next(batch_size)
-                except StopIteration:
-                    raise
-                except Exception as error:
-                    batch = FailedBatch(self._op, error)
-                yield batch, 1
-                del batch  # the traceback of an error refers to this frame
+                yield self._read(batch_size), 1
         # The source has ended: the next epoch begins with its first item.
         self._asked = 0
         self._source._items = None
+
+    def _read(self, batch_size: int) -> Any:
+        try:
+            return self._next(batch_size)
+        except StopIteration:
+            raise
+        except Exception as error:
+            return FailedBatch(self._op, error)
 
     def _next(self, batch_size: int) -> Any:
         self._asked += 1  # also if it fails: the next call is for the next batch
