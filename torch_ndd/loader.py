@@ -34,6 +34,7 @@ from .batches import Batches
 from .batches._source import BatchSource, Plan, Planned
 from .distributed import has_process_group, warn_of_equal_ranks
 from .readers import Reader
+from .readers._failed import FailedBatch
 from .readers._sample_source import Collated
 from .readers._sources.choice import OfTorch, missing_attribute, reader_of
 from .readers._sources.streams import Stream
@@ -58,7 +59,7 @@ _WORDS_OF_A_BATCH = 1 << 20
 class _Prepared(NamedTuple):
     """A batch whose operators were submitted, or its error."""
 
-    after: dict[str, Any]  # the reader's state after it; empty if it could not be read
+    after: dict[str, Any]  # the reader's state after it; empty if that is unknown, because of an error that is not the batch's
     result: Any
     error: BaseException | None
     bytes: int
@@ -150,8 +151,9 @@ class DataLoader:
         TypeError: another kind of source; an argument of ``torch.utils.data.DataLoader`` that means nothing here, with what takes its place; when its
             batch is due, an ``fn`` that returns None.
         RuntimeError: a folder or a list of files that does not exist; a loop goes on after another one over the same loader has begun.
-        Exception: any error of reading or of ``fn``, when its batch is due. After an error of ``fn`` or of the operators that it called the loop can
-            go on: ``next`` returns the batch after it. An error of reading ends the loop; with ``on_error="skip"`` there is none.
+        Exception: any error of reading, of ``fn`` or of the operators that it called, when its batch is due. The loop can go on: ``next`` returns the
+            batch after it, where a state taken then continues too. Errors that belong to no batch end the loop, such as a source without a readable
+            sample.
 
     >>> import pathlib, tempfile
     >>> import torch_ndd as ndd
@@ -309,6 +311,9 @@ class DataLoader:
                     outputs = next(batches, None)
                 if outputs is None:
                     return None
+                if isinstance(outputs, FailedBatch):
+                    error, outputs, after = outputs.error, None, reader.state_dict()
+                    raise error
                 plan = None
                 if isinstance(outputs, Planned):
                     outputs, plan = outputs
@@ -480,7 +485,7 @@ class _Loop(Iterator[Any]):
         self._turn = new_lock()  # threads may share a loop
         self._replaced = False  # by a later loop
         self._took = 0.0  # seconds of the preparation of the latest batch
-        self._was_read = False  # the batch that is due: what fails then is fn, or the work that it queued
+        self._after: dict[str, Any] = {}  # the reader's state after the batch that is due, if known: what fails then is this batch
 
     def __next__(self) -> Any:
         with self._turn:
@@ -489,11 +494,13 @@ class _Loop(Iterator[Any]):
                 raise StopIteration
             if self._prepare is not None and self._process != os.getpid():
                 raise RuntimeError("DataLoader: this loop belongs to the process that began it; start another here with iter(loader)")
-            self._was_read = False
+            self._after = {}
             try:
                 return self._following(loader, self._begin(loader))
             except BaseException as error:
-                if not (self._was_read and isinstance(error, Exception)):  # an error of fn is that of one batch
+                if self._after and isinstance(error, Exception):  # of one batch: the loop can go on after it
+                    loader._position = self._after
+                else:
                     self._close(wait=isinstance(error, Exception))  # Ctrl-C does not wait for a data set that hangs
                 raise
 
@@ -532,8 +539,7 @@ class _Loop(Iterator[Any]):
             prepared = None
         if prepared is None:
             raise self._stop(loader)
-        after, result, error, size, self._took = prepared
-        self._was_read = bool(after)
+        self._after, result, error, size, self._took = prepared
         if error is not None:
             raise error
         # Submit the next batches before waiting for this one. Their size is known once fn has run.
@@ -543,7 +549,7 @@ class _Loop(Iterator[Any]):
             result = map_leaves(as_torch, result)
             if loader.pin_memory and torch.cuda.is_available():
                 result = map_leaves(pin, result)
-        loader._position, loader._delivered = after, True
+        loader._position, loader._delivered = self._after, True
         watch.note_batch(size)
         return result
 

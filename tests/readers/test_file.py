@@ -126,11 +126,12 @@ def test_unreadable_files(folder: Path) -> None:
     for name, reason in (("none.jpg", "No such file"), ("directory.jpg", "directory")):
         reader = ndd.readers.File(files=["1.jpg", name, "2.jpg"], file_root=folder)
         for _ in range(2):
-            with pytest.raises(RuntimeError, match=rf"readers\.File: sample 1 \(.*{name}\): .*{reason}"):
+            with pytest.raises(RuntimeError, match=rf"readers\.File: sample \d \(.*{name}\): .*{reason}"):
                 next(reader.next_epoch(batch_size=3))
     reader = ndd.readers.File(files=["1.jpg", "late.jpg"], file_root=folder)
     with pytest.raises(RuntimeError, match=r"late\.jpg"):
         next(reader.next_epoch(batch_size=2))
+    reader.load_state_dict(reader.state_dict())  # which discards what was read ahead
     (folder / "late.jpg").write_bytes(b"late")
     assert labels(reader.next_epoch(batch_size=2)) == [[0, 1]]
 
@@ -401,8 +402,26 @@ def test_links_that_lead_nowhere(tmp_path: Path) -> None:
     for parent in (folder, tmp_path):
         (parent / "self.jpg").symlink_to("self.jpg")
         (parent / "gone.jpg").symlink_to("nothing")
-    for reader in (ndd.readers.File(file_root=tmp_path), ndd.readers.Numpy(file_root=tmp_path, file_filter="*.jpg")):
-        assert reader.get_metadata()["epoch_size"] == 1
+    # As in DALI they are samples: a data set on a disk that is not mounted must not be smaller unnoticed.
+    reader = ndd.readers.File(file_root=tmp_path)
+    assert reader.get_metadata()["epoch_size"] == 3
+    with pytest.raises(RuntimeError, match=r"gone\.jpg\): No such file or directory; it is a link to nothing"):
+        reader()
+    reader = ndd.readers.File(file_root=tmp_path, on_error="skip")
+    assert len(list(iter(reader))) == 1
+    assert [error.reason.partition("; ")[2] for error in reader.errors] == ["it is a link to nothing", "it is a link to self.jpg"]
+    assert ndd.readers.Numpy(file_root=tmp_path, file_filter="*.jpg").get_metadata()["epoch_size"] == 5
+
+
+@pytest.mark.parametrize("options", [{"files": "*.jpg"}, {"files": ["[0-9].jpg"]}])
+def test_a_pattern_among_files_is_explained(options: dict[str, Any], folder: Path) -> None:
+    with pytest.raises(
+        RuntimeError, match=r"No such file or directory; patterns are for file_root with file_filters, or expand this one with glob\.glob"
+    ):
+        next(ndd.readers.File(file_root=folder, **options).next_epoch())
+    (folder / "[0-9].jpg").write_bytes(b"mine")
+    if isinstance(options["files"], list):
+        assert labels(ndd.readers.File(file_root=folder, **options).next_epoch()) == [0]
 
 
 def test_folders_of_tools_are_classes_with_a_warning(tmp_path: Path) -> None:

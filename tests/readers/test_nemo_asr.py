@@ -240,6 +240,24 @@ def test_names_in_archives_that_do_not_fit(tars: Path) -> None:
             read_tarred(tars, entry)
 
 
+def test_sounds_after_a_damaged_header_are_bad_samples(tars: Path) -> None:
+    path = tars / "audio_1.tar"
+    content = bytearray(path.read_bytes())
+    with tarfile.open(path) as archive:
+        second = archive.getmembers()[1].offset
+    content[second + 148] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(RuntimeError, match=r"audio_1\.tar\" is damaged: the checksum of a tar header is wrong"):
+        read_tarred(tars, make_entry(0))
+    entries = [make_entry(k, **more) for k in range(6) for more in ({}, {"shard_id": k // 3})]
+    reader = ndd.readers.NemoAsr(manifest_filepaths=manifest(tars, *entries), tar_paths=f"{tars}/audio_{{0..1}}.tar", on_error="skip")
+    assert read_tarred(tars, *entries, on_error="skip") == [(1000 * k, 800, str(k)) for k in range(4) for _ in range(2)]
+    list(reader.next_epoch(batch_size=8))
+    assert {error.reason.partition("; ")[2] for error in reader.errors} == {
+        f"{path} is damaged at byte {second}: the checksum of a tar header is wrong"
+    }
+
+
 def test_manifests_of_other_shards_are_rejected(tars: Path) -> None:
     for entries in ([make_entry(0, shard_id=0)], [make_entry(0, shard_id=k) for k in range(3)]):
         with pytest.raises(ValueError, match=r"the manifest is for . shards, from 0 to ., but tar_paths are 2 shards, from 0 to 1"):

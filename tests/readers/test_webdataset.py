@@ -408,3 +408,29 @@ def test_deep_json_is_an_error_of_its_sample(tmp_path: Path) -> None:
     reader = ndd.readers.Webdataset(paths=path, ext="json", decode=True, on_error="skip", max_batch_size=2)
     assert [values for (values,) in reader] == [[2]]
     assert "RecursionError" in reader.errors[0].reason or "JSON" in reader.errors[0].reason
+
+
+@pytest.mark.parametrize("files", [1, 3, 4])
+def test_an_archive_that_ends_with_a_file_may_be_cut(files: int, tmp_path: Path) -> None:
+    path = tmp_path / "shard.tar"
+    with tarfile.open(path, "w") as archive:
+        for k in range(4):
+            info = tarfile.TarInfo(f"{k}.txt")
+            info.size = 700
+            archive.addfile(info, io.BytesIO(bytes([k]) * 700))
+    content = path.read_bytes()
+    assert len(list(ndd.readers.Webdataset(1, paths=str(path), ext="txt"))) == 4  # pytest makes warnings errors
+    for size in (1536 * files, 1536 * files - 100):  # with and without the zeros after the last file
+        path.write_bytes(content[:size])
+        with pytest.warns(UserWarning, match=rf"readers\.Webdataset: .*shard\.tar\" ends after {files} files without the end of a tar archive"):
+            assert len(list(ndd.readers.Webdataset(1, paths=str(path), ext="txt"))) == files
+
+
+def test_a_damaged_archive_without_a_sample_is_a_bad_sample(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "shard.tar", [(".txt", b"hidden"), ("1.txt", b"lost")])
+    content = bytearray(path.read_bytes())
+    content[1024 + 148] ^= 1
+    path.write_bytes(content)
+    reader = ndd.readers.Webdataset(1, paths=str(path), ext="txt")
+    with pytest.raises(RuntimeError, match=r"sample 0 \(.*shard\.tar at byte 1024\): the checksum of a tar header is wrong"):
+        next(iter(reader))

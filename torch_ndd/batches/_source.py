@@ -12,8 +12,9 @@ from torch.utils.data import get_worker_info
 
 from .._core.context.states import check_state, equal, keys, row, rows, whole
 from ..readers import Reader
+from ..readers._failed import FailedBatch
 from ..readers._seeds import compute_seeds
-from ..readers._sources.listed import Listed
+from ..readers._sources.listed import Listed, Readable
 from ._costs import Costs, KnownCosts, resolve_costs
 from ._figures import Figures, Totals
 from ._settings import Batches, parse_settings
@@ -181,8 +182,8 @@ class BatchSource:
         """Return what the method of the reader does."""
         return self.reader.reads_here()
 
-    def begin_pass(self, batch_size: int | None) -> Iterator[Planned]:
-        """Begin the next epoch, or the rest of a restored one, and return its batches."""
+    def begin_pass(self, batch_size: int | None) -> Iterator[Planned | FailedBatch]:
+        """Begin the next epoch, or the rest of a restored one, and return its batches, with a FailedBatch for each that cannot be read."""
         # Workers would each plan the whole epoch.
         if get_worker_info() is not None:
             raise RuntimeError(f"{self._op}: batches are planned in the process of the loader; use it without a torch DataLoader around it")
@@ -223,7 +224,7 @@ class BatchSource:
             seeds = self._seeds_at(self._position.epoch, unit.places)
             self._ahead.append(_Ahead(step, unit, samples, seeds, self._listed.start(samples, seeds)))
 
-    def _iterate(self, loop: object) -> Iterator[Planned]:
+    def _iterate(self, loop: object) -> Iterator[Planned | FailedBatch]:
         while True:
             if self._loop is not loop:
                 raise RuntimeError(f"{self._op}: another loop over it began before this one had ended; loops at the same time need a loader each")
@@ -231,7 +232,14 @@ class BatchSource:
             if not self._ahead:
                 break
             ahead = self._ahead.popleft()
-            outputs, rows = self._listed.finish(ahead.request, ahead.samples, ahead.seeds)
+            finished = self._finish(ahead)
+            if isinstance(finished, FailedBatch):
+                # Where only failed batches were tried, the next loop yields the rest of this epoch.
+                self._resumed = self._resumed or not self._has_begun(self._position)
+                self._position = self._position._replace(cursor=ahead.step.after)
+                yield finished
+                continue
+            outputs, rows = finished
             plan = self._describe(ahead, rows)
             # Ranks must take the same number of steps, even if no sample of this unit could be read.
             if outputs is None:
@@ -240,6 +248,13 @@ class BatchSource:
             self._position, self._resumed = self._position._replace(cursor=ahead.step.after), False
             yield Planned(outputs, plan)
         self._next_epoch()
+
+    def _finish(self, ahead: _Ahead) -> Readable | FailedBatch:
+        # Not in the frame of the loop: the traceback of the error would keep it.
+        try:
+            return self._listed.finish(ahead.request, ahead.samples, ahead.seeds)
+        except Exception as error:
+            return FailedBatch(self._op, error)
 
     def _next_epoch(self) -> None:
         self._position, self._resumed, self._steps = Position(self._position.epoch + 1, Cursor()), False, None

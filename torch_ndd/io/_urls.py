@@ -303,9 +303,10 @@ def list_names(root: bytes, fits: re.Pattern[bytes], folders: bool) -> list[byte
 
 def _is(entry: "os.DirEntry[bytes]", folder: bool) -> bool:
     try:
-        return entry.is_dir() if folder else entry.is_file()
+        # A dangling link is a file that cannot be read: without it a data set whose disk is not mounted would be smaller, unnoticed.
+        return entry.is_dir() if folder else entry.is_file() or (entry.is_symlink() and not os.path.exists(entry.path))
     except OSError:  # a link to itself, treated like a dangling one
-        return False
+        return not folder
 
 
 def find_urls(pattern: str) -> list[str]:

@@ -15,6 +15,7 @@ from .._core.context.states import anything, check_state, keys, or_none, whole
 from .._core.values.batch import Batch
 from .._core.values.tensor import Tensor
 from ..readers import Reader as AnyReader
+from ..readers._failed import FailedBatch
 
 __all__ = ["DictMapper", "Reader", "ToTorch"]
 
@@ -105,6 +106,8 @@ class Reader(_Node):
                 raise
         self._restored = False
         self._left = max(0, self._left - step * self._reader.num_shards)
+        if isinstance(outputs, FailedBatch):
+            raise outputs.error
         return self._name_outputs(outputs)
 
     def _name_outputs(self, outputs: Any) -> dict[str, Any]:

@@ -27,10 +27,11 @@ from .._core.values.tensor import Tensor
 from .._core.work.bad_samples import ON_ERROR, BadSample, LeftOut, OnError, UnreadableSamples
 from ..io._limits import UrlLimits, using
 from ._captured import captured_epoch
+from ._failed import BatchIterator, FailedBatch
 from ._options import LoaderOptions, check_init_arguments, with_options
 from ._order import Blocks, Order, Position, shard_of_pass
 from ._read_ahead import ReadAhead, replace_bad, take
-from ._sample_source import Collated, SampleSource, unwrap
+from ._sample_source import Collated, SampleSource
 from ._seeds import compute_seed
 from ._state import ReaderState, State, decode_state, encode_state
 
@@ -143,19 +144,20 @@ class Reader(SampleSource):
 
         Raises:
             ValueError: ``batch_size`` is larger than ``max_batch_size``.
-            RuntimeError: at the first step, if there is nothing to read; at any step, if a sample cannot be read.
+            RuntimeError: at the first step, if there is nothing to read; at any step, if a sample cannot be read. The step after that error delivers
+                the next batch.
         """
         if batch_size is None:
             batch_size = self.max_batch_size
         elif self.max_batch_size is not None and self._batch_size(batch_size) > self.max_batch_size:
             raise ValueError(f"{self._op}: batch_size {batch_size} is larger than the `max_batch_size` {self.max_batch_size}")
         if not (capture or compile):
-            return self.iter_epoch(batch_size, ctx)
+            return BatchIterator(self.iter_epoch(batch_size, ctx))
         self._captured = True
-        return captured_epoch(self, batch_size, ctx)
+        return BatchIterator(captured_epoch(self, batch_size, ctx))
 
     def iter_epoch(self, batch_size: int | None, ctx: EvalContext | None, steps: int | None = None) -> Iterator[Any]:
-        """Yield the batches of an epoch, or its last ``steps`` batches after an interruption.
+        """Yield the batches of an epoch, or its last ``steps`` batches after an interruption; a FailedBatch in place of one that could not be read.
 
         :meta private:
         """
@@ -199,6 +201,8 @@ class Reader(SampleSource):
     def __call__(self, *, batch_size: int | None = None) -> Any:
         """Return the next batch, or the next sample without a batch size. A reader with one output returns it without a tuple or dict around it."""
         outputs = self._step(self.max_batch_size if batch_size is None else batch_size, None)
+        if isinstance(outputs, FailedBatch):
+            raise outputs.error
         if not isinstance(outputs, (tuple, dict)) or len(outputs) != 1:
             return outputs
         return outputs[0] if isinstance(outputs, tuple) else next(iter(outputs.values()))
@@ -296,6 +300,7 @@ class Reader(SampleSource):
     def _step(self, batch_size: int | None, ctx: EvalContext | None, walk: Blocks | None = None, left: int = 0) -> Any:
         """Return the next batch or sample of the endless sequence or, with ``walk``, of this pass; None at its end.
 
+        A FailedBatch stands for one that could not be read: the reader has moved past it. After any other error it has not moved.
         ``left`` is the number of batches that follow in this epoch. A source that can change is not read beyond them.
         """
         count = self._batch_size(batch_size)
@@ -309,11 +314,13 @@ class Reader(SampleSource):
             if walk and not order.has_rest(position, walk):
                 return None
             outputs, after, drawn = self._ahead.read_next(self, order, position, count, walk, left)
-            # Only after delivery, so that a state never counts a batch that was merely read ahead.
+            # Only now: a state must not count a batch that was merely read ahead.
             self._state = self._state.moved_to(after, drawn)
             if walk and outputs is not None:
-                self._resumed = False
-        if outputs is None or (walk and batch_size is not None):  # a loader walks, and counts the samples of what a collate_fn has made
+                # Where only failed batches were tried, the next loop yields the rest of this epoch.
+                self._resumed = isinstance(outputs, FailedBatch) and (self._resumed or not position.offset)
+        # A loader walks, and counts the samples of what a collate_fn has made.
+        if outputs is None or isinstance(outputs, FailedBatch) or (walk and batch_size is not None):
             return outputs
         if isinstance(outputs, Collated):
             return outputs.value
@@ -481,10 +488,13 @@ class Reader(SampleSource):
     # PyTorch's protocol.
 
     def __iter__(self) -> Iterator[Any]:
-        yield from map(unwrap, self.begin_pass(self.max_batch_size))  # a generator: nothing moves before its first batch
+        return BatchIterator(self._iter_pass())
+
+    def _iter_pass(self) -> Iterator[Any]:
+        yield from self.begin_pass(self.max_batch_size)  # a generator: nothing moves before its first batch
 
     def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
-        """Begin the next epoch, or the rest of a restored one, and return its batches.
+        """Begin the next epoch, or the rest of a restored one, and return its batches, with a FailedBatch for each that cannot be read.
 
         :meta private:
         """

@@ -11,6 +11,7 @@ from .._core.context.context import EvalContext
 from .._core.operators.capture import LoopRecorder, Owner
 from .._core.values.operand import loop
 from .._core.work.bad_samples import BadSample
+from ._failed import FailedBatch
 from ._state import State
 
 
@@ -37,7 +38,7 @@ class Early(NamedTuple):
 
 
 def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | None) -> Iterator[Any]:
-    """Yield an epoch like ``next_epoch``, with the calls of the loop's body issued ahead for the next batch."""
+    """Yield an epoch like ``iter_epoch``, with the calls of the loop's body issued ahead for the next batch."""
     reader._begin_epoch()
     steps = reader.count_steps(batch_size)
     owner = Owner()  # lives as long as this generator
@@ -48,10 +49,15 @@ def captured_epoch(reader: Steps, batch_size: int | None, ctx: EvalContext | Non
         if outputs is None:
             recorder.discard()
             outputs = reader._step(batch_size, ctx, left=steps - step - 1)
+        if isinstance(outputs, FailedBatch):  # no loop body runs for it
+            recorder.discard()
+            early = None
+            yield outputs
+            continue
         recorder.begin(outputs)
         # Calls can be issued ahead once an iteration has recorded them, and only while a batch follows.
         early = _read_early(reader, batch_size, ctx, steps - step - 2) if recorder.has_calls and step + 1 < steps else None
-        if early is not None:
+        if early is not None and not isinstance(early.outputs, FailedBatch):
             recorder.call_ahead(early.outputs)
         loop.recorder = recorder
         yield outputs

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from .._core.work.bad_samples import LeftOut, OnError, UnreadableSamples
+from ._failed import FailedBatch
 from ._order import Blocks, Order, Position
 from ._state import State
 
@@ -22,7 +23,7 @@ class Request(NamedTuple):
     after: Position
     samples: np.ndarray
     seeds: np.ndarray | None  # of what a data set draws for each sample
-    work: Any  # a result of the reader's start()
+    work: Any  # a result of the reader's start(), or its error as a FailedBatch
 
 
 class Reads(Protocol):
@@ -59,8 +60,10 @@ class ReadAhead:
 
     def read_next(
         self, reader: Reads, order: Order, position: Position, count: int, walk: Blocks | None, left: int
-    ) -> tuple[Outputs | None, Position, int]:
+    ) -> tuple[Outputs | FailedBatch | None, Position, int]:
         """Return the next batch, the position after it, and how many samples replaced bad ones; None if only bad samples were left of the pass.
+
+        What is read ahead of a batch that fails stays valid.
 
         Args:
             order: of the reader's samples.
@@ -99,7 +102,15 @@ class ReadAhead:
                 break
             seeded = self._find_seeds(reader, order)
             seeds = None if seeded is None else take(seeded, position, count, walk)[0]
-            requests.append(Request((walk, position, count, process), after, samples, seeds, start(reader, samples, seeds)))
+            requests.append(Request((walk, position, count, process), after, samples, seeds, self._start(reader, samples, seeds)))
+
+    @staticmethod
+    def _start(reader: Reads, samples: np.ndarray, seeds: np.ndarray | None) -> Any:
+        """Start a request. An error is raised in its turn: it is that of this batch, which may be read ahead."""
+        try:
+            return start(reader, samples, seeds)
+        except Exception as error:
+            return FailedBatch(reader._op, error)
 
     def _find_seeds(self, reader: Reads, order: Order) -> Order | None:
         """Return the order of the seeds of the samples; None if no data set draws anything."""
@@ -118,20 +129,24 @@ class ReadAhead:
         # A substitute draws the numbers of the bad sample: its own are drawn where it is delivered itself.
         return seeds if count == len(seeds) else seeds[is_good] if is_good.any() else seeds[:count]
 
-    def _finish_oldest(self, reader: Reads, order: Order, walk: Blocks | None) -> tuple[Outputs | None, Position, int]:
+    def _finish_oldest(self, reader: Reads, order: Order, walk: Blocks | None) -> tuple[Outputs | FailedBatch | None, Position, int]:
         requests = self._requests
         _, after, samples, seeds, work = requests[0]
         count, drawn, failed = len(samples), 0, 0
         following = after  # where to look for replacements if the whole batch is bad
         while len(samples):
             try:
-                outputs = reader.finish(work, samples)
+                try:
+                    outputs = work if isinstance(work, FailedBatch) else reader.finish(work, samples)
+                    requests.popleft()
+                    return outputs, after, drawn
+                except UnreadableSamples as bad:
+                    policy = "skip" if isinstance(bad, LeftOut) else reader._on_error
+                    reasons = bad.reasons
+                    found = reader._note_bad(samples, bad)
+            except Exception as error:
                 requests.popleft()
-                return outputs, after, drawn
-            except UnreadableSamples as bad:
-                policy = "skip" if isinstance(bad, LeftOut) else reader._on_error
-                reasons = bad.reasons
-                found = reader._note_bad(samples, bad)
+                return FailedBatch(reader._op, error), after, drawn
             failed += len(found)
             # Without this bound a data set of only bad samples would be searched forever.
             if failed > order.size + count:

@@ -169,6 +169,9 @@ class Operation:
         """Queue a batch for an input without a source."""
         raise RuntimeError(f"{self.title}: {self.name!r} is not an input that can be fed")
 
+    def pass_over(self, step: Step) -> None:
+        """Leave out the batch of a reader in an iteration that failed elsewhere: all readers stay in step."""
+
     def reset(self) -> None:
         """Begin a new epoch. Called by :meth:`Pipeline.reset` after the end of the data."""
 

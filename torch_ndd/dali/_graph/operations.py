@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations that run the operators and readers of :mod:`torch_ndd`, arithmetic, indexing, shapes, constants and copies."""
 
+import contextlib
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -126,6 +127,7 @@ class ReaderOperation(Operation):
     random = True  # readers shuffle
     call: Any  # its class
     reader: Any = None
+    _read: int | None = None  # number of the iteration it was called in last
 
     def prepare(self, graph: Graph) -> None:
         """Create the reader and find its samples, so building reports missing files. A wrong shard is a RuntimeError, as in DALI."""
@@ -159,10 +161,18 @@ class ReaderOperation(Operation):
         for key, batch in arguments.items():
             if batch.batch_size != self._size:
                 raise RuntimeError(f"Batch size clash: the argument {key!r} has {batch.batch_size} samples, but readers give {self._size}")
+        self._read = step.number
         outputs = self.reader(batch_size=self._size, **arguments)
         if isinstance(outputs, Batch):
             outputs = (outputs,)
         return on_device(tuple(outputs.values()) if isinstance(outputs, dict) else outputs, self._target)
+
+    def pass_over(self, step: Step) -> None:
+        """Read the batch of the iteration unless that was done, and drop it."""
+        if self._read != step.number:
+            self._read = step.number
+            with contextlib.suppress(Exception):  # the iteration has an error already
+                self.reader(batch_size=self._size)
 
     def state_dict(self) -> dict[str, Any] | None:
         """Return the reader's position and seed."""

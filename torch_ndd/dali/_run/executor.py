@@ -46,7 +46,7 @@ class _Scheduled:
 
 @dataclass(slots=True)
 class _Issued:
-    """An iteration that was issued, or the error that ended issuing."""
+    """An iteration that was issued, or the error that ended issuing, with the work of readers that leave out a batch."""
 
     step: Step
     outputs: "Future[list[Batch]] | None" = None
@@ -167,27 +167,36 @@ class Executor:
             self._ended = True
             return
         except Exception as error:
-            self._stop_with(step, error)
+            self._count_iteration()
+            # Readers leave out their batches of this iteration, in their turn.
+            self._stop_with(step, error, issued.states, self._submit(self._pass_over, step, issued.states))
             return
-        # Counted now, not when it is delivered: an iteration that fails keeps its number, so later random numbers do not shift.
+        self._count_iteration()
+        # From here on the user's thread is free; operators are called on the executor's thread.
+        issued.outputs = self._submit(self._issue, step, values, issued.states)
+        self._queue.append(issued)
+
+    def _count_iteration(self) -> None:
+        # When it is issued, not when it is delivered: an iteration that fails keeps its number, so later random numbers do not shift.
         self._number += 1
         self._iteration += 1
+
+    def _submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         # The thread starts with the first iteration: a process that forks before it may still run the pipeline in the child.
         if self._workers is None:
             self._workers = Workers(1, "torch_ndd.dali pipeline", self, partial(_enter, self._context))
-        # From here on the user's thread is free; operators are called on the executor's thread.
-        issued.outputs = self._workers.submit(self._issue, step, values, issued.states)
-        self._queue.append(issued)
+        return self._workers.submit(function, *arguments)
 
-    def _stop_with(self, step: Step, error: Exception) -> None:
+    def _stop_with(self, step: Step, error: Exception, states: dict[str, Any] | None = None, work: Future[Any] | None = None) -> None:
         """Put an error in the place of an iteration. Nothing is issued until it was delivered; then the sources are pulled again."""
         self._ended = True
-        self._queue.append(_Issued(step, error=error))
+        # Not in the frame of the caller, to which the traceback of the error refers.
+        self._queue.append(_Issued(step, work, error, states or {}))
 
     def _pull(self, step: Step, values: list[Any], issued: _Issued) -> None:
-        """Pull all sources of an iteration. If one has no more data, pull the others too, so sources of equal length restart together."""
+        """Pull all sources of an iteration, also if one has no more data or fails: they stay in step, and restart together."""
         first: Operation | None = None
-        ended = False
+        ended, failure = False, None
         for source in self._sources:
             if ended and source.operation.fed:
                 break
@@ -195,22 +204,31 @@ class Executor:
                 batches = source.operation.pull(step)
             except StopIteration:
                 ended = True
+            except Exception as error:
+                failure = failure or error
             if ended:
+                continue
+            if self._checkpointing:
+                self._keep_state(source.operation, issued.states)
+            if failure is not None:
                 continue
             for slot, batch in zip(source.outputs, batches, strict=True):
                 # The first source decides the batch size of the iteration.
                 if first is None:
                     first, step.batch_size = source.operation, batch.batch_size
                 elif batch.batch_size != step.batch_size:
-                    raise RuntimeError(
+                    failure = failure or RuntimeError(
                         f"Batch size clash: the input {first.name!r} has {step.batch_size} samples in this iteration, and "
                         f"{source.operation.name!r} has {batch.batch_size}"
                     )
                 values[slot] = batch
-            if self._checkpointing:
-                self._keep_state(source.operation, issued.states)
-        if ended:
-            raise StopIteration
+        try:
+            if failure is not None:
+                raise failure
+            if ended:
+                raise StopIteration
+        finally:  # the traceback of the error refers to this frame
+            del failure
 
     # The loop of all operators: native threads may be idle until it submits their work.
     def _issue(self, step: Step, values: list[Any], states: dict[str, Any]) -> list[Batch]:
@@ -228,12 +246,20 @@ class Executor:
                         for slot, batch in zip(item.outputs, outputs, strict=True):
                             values[slot] = batch
                     except (Exception, SystemExit) as error:  # a Python function that calls sys.exit() does not end the program
+                        self._pass_over(step, states)
                         raise self._attribute_error(operation, inputs, error) from error
                     if self._checkpointing:
                         self._keep_state(operation, states)
             finally:
                 fixed.site = None
         return [values[slot] for slot in self._outputs]
+
+    def _pass_over(self, step: Step, states: dict[str, Any]) -> None:
+        """Move the readers that an iteration did not call because of an error: the next one has the next batch of each."""
+        for operation in self._stateful:
+            operation.pass_over(step)
+            if self._checkpointing:
+                self._keep_state(operation, states)
 
     def _keep_state(self, operation: Operation, states: dict[str, Any]) -> None:
         state = operation.state_dict()
@@ -267,18 +293,20 @@ class Executor:
             if issued.error is not None:
                 # The error is delivered, so the next schedule() may pull the sources again.
                 self._ended, self._stopped = False, _copy_without_traceback(issued.error)
+                if issued.outputs is not None:
+                    issued.outputs.result()
                 raise issued.error
             assert issued.outputs is not None
             outputs = issued.outputs.result()
             # Programs expect complete results, as from DALI, and errors of this iteration here.
             for batch in outputs:
                 self._wait(batch)
-            step = issued.step
-            # A checkpoint counts an iteration only from here on.
-            self._delivered = (step.number + 1, step.iteration + 1, step.epoch)
-            # States from the time when this iteration was issued, not those of iterations ahead of it.
-            self._states.update(issued.states)
+            self._note_delivery(issued)
             return outputs
+        except Exception:
+            if issued.outputs is not None:  # the next run returns the next iteration, and so does that of a checkpoint
+                self._note_delivery(issued)
+            raise
         except KeyboardInterrupt:
             future = issued.outputs
             if future is not None and not (future.done() and future.exception()):  # Ctrl-C while waiting: the next run delivers the iteration
@@ -287,6 +315,13 @@ class Executor:
         finally:
             # The traceback of the error refers to this frame: the cycle would keep the user's pipeline and its processes alive.
             del issued
+
+    def _note_delivery(self, issued: _Issued) -> None:
+        """Count an iteration as delivered: a checkpoint does so only from here on."""
+        step = issued.step
+        self._delivered = (step.number + 1, step.iteration + 1, step.epoch)
+        # States from the time when this iteration was issued, not those of iterations ahead of it.
+        self._states.update(issued.states)
 
     def _wait(self, batch: Batch) -> None:
         pending = batch.pending

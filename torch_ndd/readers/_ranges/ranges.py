@@ -2,12 +2,14 @@
 """Byte ranges of files, and whole files, read ahead by native threads into packed batches."""
 
 import ctypes
+import glob
 import os
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import override
 
 from ..._core import native
 from ..._core.process.workers import warn_of_refused_threads
@@ -181,12 +183,26 @@ class RangeRequest(Parts, NativeRequest):
             heads = None if most is None else np.full(numbers.shape, -1 - most, np.int64).tobytes()  # see check_range in csrc/readers
             self._table = (numbers.astype(np.int32).tobytes(), None, heads)
         else:
-            parts = [ranges.file[numbers], *(None if column is None else column[numbers] for column in (ranges.begin, ranges.length))]
+            # If there are no ranges, all numbers are negative, and there is nothing that they could index.
+            columns = (column if column is None or ranges.size else np.zeros(1, column.dtype) for column in (ranges.begin, ranges.length))
+            files = ranges.file[numbers] if ranges.size else np.zeros(numbers.shape, np.int32)
             # A negative number indexed an arbitrary file above; to native code, -1 means an empty sample.
-            parts[0][numbers < 0] = -1
+            files[numbers < 0] = -1
+            parts = [files, *(None if column is None else column[numbers] for column in columns)]
             kinds = (np.int32, np.int64, np.int64)
             self._table = tuple(None if part is None else part.astype(kind, copy=False).tobytes() for part, kind in zip(parts, kinds, strict=True))
+        self._whole_files = numbers.ravel() if ranges.file is None else None
         super().__init__(numbers.shape[-1])
+
+    @override
+    def wait(self) -> None:
+        try:
+            super().wait()
+        except UnreadableSamples as bad:
+            if self._whole_files is not None:
+                for sample, reason in bad.reasons.items():
+                    bad.reasons[sample] = reason + _explain_missing(self._ranges.path(int(self._whole_files[sample])))
+            raise
 
     def _native_ranges(self) -> tuple[Any, ...]:
         """Return the arguments of the native functions."""
@@ -228,6 +244,15 @@ class RecordRequest(RangeRequest):
         lengths = np.empty(self.samples, np.int64)
         native.record_bytes(self._handle, k, lengths.ctypes.data)
         return torch.ops.ndd.record_output(self._handle, k), lengths
+
+
+def _explain_missing(path: str) -> str:
+    """Return what a path is that names no file, for messages; nothing for one that does or that is simply missing."""
+    if os.path.exists(path):
+        return ""
+    if os.path.islink(path):
+        return f"; it is a link to {os.readlink(path)}"
+    return "; patterns are for file_root with file_filters, or expand this one with glob.glob" if glob.has_magic(path) else ""
 
 
 def address_of(array: np.ndarray) -> int:

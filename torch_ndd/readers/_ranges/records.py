@@ -2,6 +2,7 @@
 """Positions of the records in containers: from their headers, parsed natively, or from the index files of DALI's tools."""
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -29,6 +30,14 @@ class Scan(NamedTuple):
     damaged: int  # offset of the first invalid header, or -1; `reason` explains it
     reason: str
     size: int  # of the file
+
+    @property
+    def is_cut(self) -> bool:
+        """Return whether a tar archive ends with its last file, without the blocks of zeros that end an archive."""
+        if self.damaged >= 0 or not len(self.begin):
+            return False
+        end = int(self.begin[-1] + self.length[-1])
+        return end <= self.size <= end + -end % 512
 
 
 def scan(kind: int, path: str) -> Scan:
@@ -90,6 +99,16 @@ def record_ranges(
     # An empty array in front, because np.concatenate rejects an empty list.
     begin, length = (np.concatenate([np.empty(0, np.int64), *parts]) for parts in (begins, lengths))
     return ranges_of(b"", *pack_paths(paths), file, begin, length), damaged
+
+
+def warn_if_cut(op: str, path: str, archive: Scan) -> None:
+    """Warn of a tar archive that may have lost its last files."""
+    if archive.is_cut:
+        warnings.warn(
+            f'{op}: "{path}" ends after {len(archive.begin)} files without the end of a tar archive: it was cut between two files, or not closed',
+            UserWarning,
+            stacklevel=2,
+        )
 
 
 def refuse(damaged: Mapping[int, str], samples: np.ndarray) -> None:

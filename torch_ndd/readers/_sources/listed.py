@@ -65,7 +65,7 @@ class Listed:
 
     @property
     def raises(self) -> bool:
-        """Return whether a bad sample ends the loop."""
+        """Return whether a bad sample raises an error."""
         return self.reader._on_error == "raise"
 
     @property
@@ -124,7 +124,10 @@ class Listed:
                     return Readable(self.reader.finish(request, samples[rows]), rows)
             except UnreadableSamples as bad:
                 if self.raises:
-                    with self.reader._lock:
-                        self.reader._note_bad(samples[rows], bad)
+                    try:
+                        with self.reader._lock:
+                            self.reader._note_bad(samples[rows], bad)
+                    except RuntimeError as error:  # of costs: there is no batch yet that it could belong to
+                        raise RuntimeError(f"{error}; batches cannot be planned without its cost, so the loop ends") from error.__cause__
                 rows = np.delete(rows, sorted(bad.reasons))
         return Readable(None, rows)

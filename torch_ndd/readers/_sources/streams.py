@@ -2,11 +2,13 @@
 """Sources without random access: iterable data sets and ``ExternalSource``."""
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from ..._core.context.rng import RNG, using_rng
 from ..._core.context.states import check_state, equal, keys, row, whole
+from .._failed import FailedBatch
 from .._sample_source import Collated
 from .._seeds import compute_seed
 from ..dataset._generators import seed_shared_generators
@@ -39,7 +41,7 @@ class Stream:
         self._resumed = False
 
     def _batches(self, batch_size: int) -> Iterator[tuple[Any, int]]:
-        """Yield the batches from the position on, each with its number of items of this shard."""
+        """Yield the batches from the position on, or a FailedBatch for each that failed, with its number of items of this shard."""
         raise NotImplementedError
 
     def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
@@ -50,8 +52,9 @@ class Stream:
 
     def _rest(self, batch_size: int) -> Iterator[Any]:
         for batch, count in self._batches(batch_size):
+            # Where only failed batches were tried, the next loop yields the rest of this epoch.
+            self._resumed = isinstance(batch, FailedBatch) and (self._resumed or not self._position)
             self._taken += count
-            self._resumed = False
             yield batch
         self._next_epoch()
 
@@ -103,6 +106,8 @@ class Stream:
 class Numbered:
     """Items of an iterable by (epoch, number), in ascending order. An earlier number begins a new iteration, a later one drops items.
 
+    An item whose iterator raises an error is counted like others; what follows is up to the iterator. A generator has ended.
+
     Each iteration begins with the same random numbers, whatever items are wanted: all shards see one order, and a restored position the items before.
     With ``owns_process`` also those of the generators that all threads share.
     """
@@ -148,22 +153,36 @@ class Numbered:
             self._items, self._at = iter(self._dataset), (epoch, 0)
         items: Any = self._items
         try:
-            # Drop the items of other shards, and those before a restored position.
-            for _ in range(self._at[1], number):
-                next(items)
-            item = next(items)
+            # Drop the items of other shards, those before a restored position, and the rest of a batch that failed.
+            while self._at[1] < number:
+                self._at = epoch, self._at[1] + 1
+                # An iterator that can go on after an error has only lost an item that is dropped; a generator has ended.
+                with contextlib.nullcontext() if inspect.isgenerator(items) else suppress_errors():
+                    next(items)
+            self._at = epoch, number + 1
+            return next(items)
         except StopIteration:
             self._items = None
             return Ended()
-        # After an error the iterator's position is unknown: begin again.
-        except BaseException:
-            self._items = None
+        # The iterator's position is unknown then: begin again.
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self._items = None
             raise
-        self._at = epoch, number + 1
-        return item
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_dataset": self._dataset, "_owns_process": self._owns_process, "_rng": RNG(0), "_items": None, "_at": (-1, 0)}
+
+
+@contextlib.contextmanager
+def suppress_errors() -> Iterator[None]:
+    """Suppress errors, but not the end of the items."""
+    try:
+        yield
+    except StopIteration:
+        raise
+    except Exception:
+        pass
 
 
 class Ended:
@@ -184,10 +203,18 @@ class IterableReader(Stream):
         self.shard_id, self.num_shards = shard_id, num_shards
         self._items, self._processes = Numbered(dataset), cast(Processes | None, None)
         self._one_by_one = False
+        self._failed = False  # in this pass: what the iterator has left is unknown
+        # A generator ends with its error, which nothing can change.
+        self._is_generator = inspect.isgenerator(dataset) or inspect.isgeneratorfunction(type(dataset).__iter__)
 
     def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
         processes = self._processes
-        if processes is not None and not self._keeps_process:  # the data set may have changed
+        if self._failed:
+            self._items, self._failed = Numbered(self._dataset), False
+            if processes is not None:
+                self._processes = None
+                processes._group.end_in_background()
+        elif processes is not None and not self._keeps_process:  # the data set may have changed
             self._processes = None
             # In the background, because a process may take seconds to end.
             processes._group.end_in_background()
@@ -215,22 +242,32 @@ class IterableReader(Stream):
         except WorkerFailure as error:
             raise RuntimeError(f"{self._op}: sample {number}: {error}") from (error.__cause__ or error)
         except Exception as error:
-            raise RuntimeError(f"{self._op}: sample {number}: {describe_error(error)}") from error
+            end = "; a generator ends with its error, and the epoch with it" if self._is_generator else ""
+            raise RuntimeError(f"{self._op}: sample {number}: {describe_error(error)}{end}") from error
 
     def _batches(self, batch_size: int) -> Iterator[tuple[Any, int]]:
-        number = self._position + self.shard_id
-        ended = False
+        number, ended = self._position + self.shard_id, False
         while not ended:
-            items: list[Any] = []
+            batch, ended = self._read(number, batch_size)
+            number += batch_size * self.num_shards
+            if batch is not None:
+                # Counted as a full batch even if shorter, so that all shards agree on the position.
+                yield batch, batch_size
+
+    def _read(self, number: int, batch_size: int) -> tuple[Any, bool]:
+        """Return the batch from an item on, None if there is none, and whether the items have ended."""
+        items: list[Any] = []
+        ended = False
+        try:
             while len(items) < batch_size and not ended:
                 items += self._take(number + len(items) * self.num_shards, batch_size - len(items))
                 if isinstance(items[-1], Ended):
                     items.pop()
                     ended = True
-            number += len(items) * self.num_shards
-            if items:
-                # Counted as a full batch even if shorter, so that all shards agree on the position.
-                yield self._join_samples(items), batch_size
+            return self._join_samples(items) if items else None, ended
+        except Exception as error:
+            self._failed = True
+            return FailedBatch(self._op, error), ended
 
     def _join_samples(self, items: list[Any]) -> Any:
         if self._collate is not None:
@@ -275,14 +312,23 @@ class ExternalReader(Stream):
         with contextlib.suppress(StopIteration):
             # A restored position is reached by taking batches and dropping them.
             while self._asked < wanted:
-                self._next(batch_size)
+                with suppress_errors():
+                    self._next(batch_size)
             while True:
-                yield self._next(batch_size), 1
+                yield self._read(batch_size), 1
         # The source has ended: the next epoch begins with its first item.
         self._asked = 0
         self._source._items = None
 
+    def _read(self, batch_size: int) -> Any:
+        try:
+            return self._next(batch_size)
+        except StopIteration:
+            raise
+        except Exception as error:
+            return FailedBatch(self._op, error)
+
     def _next(self, batch_size: int) -> Any:
+        self._asked += 1  # also if it fails: the next call is for the next batch
         outputs = self._source(batch_size=batch_size)
-        self._asked += 1
         return outputs if isinstance(outputs, tuple) else (outputs,)

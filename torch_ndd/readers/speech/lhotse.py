@@ -19,7 +19,7 @@ from ..._core.values.batch import Batch, new_batch
 from ...io._urls import open_file
 from .._options import DecodingOptions
 from .._ranges.ranges import Path, as_paths
-from .._ranges.records import TAR, scan
+from .._ranges.records import TAR, scan, warn_if_cut
 from .._threads import Array, pack_samples
 from ..webdataset._archive_paths import expand_paths
 from ._base import SpeechReader
@@ -191,6 +191,7 @@ class _Members:
             raise RuntimeError(f'{op}: "{self._tar}" cannot be read: {error.strerror or error}') from None
         except RuntimeError as error:
             raise RuntimeError(f"{op}: {error}") from None
+        warn_if_cut(op, self._tar, found)
         names = [found.names[begin:end].decode(errors="surrogateescape") for begin, end in pairwise(found.name_offsets.tolist())]
         # A sound, or a placeholder for none, and then its description.
         self._members = [(os.path.splitext(name), k) for k, name in enumerate(names) if not name.endswith((".json", ".nometa"))]

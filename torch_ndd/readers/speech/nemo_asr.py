@@ -18,7 +18,7 @@ from ..._core.values.batch import Batch, new_batch
 from ...io._urls import open_file
 from .._options import DecodingOptions
 from .._ranges.ranges import Path, as_paths
-from .._ranges.records import TAR, scan
+from .._ranges.records import TAR, scan, warn_if_cut
 from .._threads import Array, pack_samples
 from ..webdataset._archive_paths import expand_paths
 from ._base import SpeechReader
@@ -66,7 +66,7 @@ class NemoAsr(SpeechReader):
 
     Raises:
         RuntimeError: at the first step, for manifests that cannot be read or are empty, another dtype, ``quality`` out of range, or without soundfile
-            (``torch_ndd[audio]``), or an archive that is damaged; at any step, for audio that cannot be read.
+            (``torch_ndd[audio]``), or, with ``on_error="raise"``, an archive that is damaged; at any step, for audio that cannot be read.
         ValueError: at the first step, for a manifest of other shards than those in ``tar_paths``.
 
     >>> reader = NemoAsr(manifest_filepaths=["train.json"], sample_rate=16000, max_duration=16.7)
@@ -114,7 +114,7 @@ class NemoAsr(SpeechReader):
                 raise ValueError(f"{self._op}: tar_paths is an empty list; give None for sounds that are not in archives")
             if len(manifests) not in (1, len(tars)):
                 raise ValueError(f"{self._op}: there are {len(manifests)} manifests for {len(tars)} tar_paths; pass one for each, or one for all")
-            archives = _Archives(self._op, tars, sounds)
+            archives = _Archives(self._op, tars, sounds, self._on_error == "raise")
         shards: set[int] = set()
         for k, manifest in enumerate(manifests):
             for number, entry in enumerate(self._entries(manifest)):
@@ -188,10 +188,11 @@ def _expand(op: str, paths: Sequence[str]) -> list[str]:
 class _Archives:
     """The files in tar archives, by their names without folder and extension."""
 
-    def __init__(self, op: str, tars: Sequence[str], sounds: SoundTable) -> None:
+    def __init__(self, op: str, tars: Sequence[str], sounds: SoundTable, raises: bool) -> None:
         self._sounds, self._tars = sounds, tars
         self._files = [sounds.add_file("", tar) for tar in tars]
         self._scans, self._stems = [], []
+        self._damage: list[str] = []  # of each archive, for messages
         for tar in tars:
             try:
                 found = scan(TAR, tar)
@@ -199,8 +200,11 @@ class _Archives:
                 raise RuntimeError(f'{op}: tar_paths "{tar}" cannot be read: {error.strerror or error}') from None
             except RuntimeError as error:
                 raise RuntimeError(f"{op}: tar_paths {error}") from None
-            if found.reason:
+            if found.reason and raises:
                 raise RuntimeError(f'{op}: tar_paths "{tar}" is damaged: {found.reason}')
+            # The files after the damage are samples that cannot be read.
+            self._damage.append(f"; {tar} is damaged at byte {found.damaged}: {found.reason}" if found.reason else "")
+            warn_if_cut(op, tar, found)
             offsets = found.name_offsets.tolist()
             names = (found.names[b:e].decode(errors="surrogateescape") for b, e in pairwise(offsets))
             self._scans.append((found.begin.tolist(), found.length.tolist()))
@@ -225,7 +229,8 @@ class _Archives:
             file = self._stems[tar].get(stem) if tar >= 0 else None
         where = "tar_paths" if shard is None or tar < 0 else self._tars[tar]
         if tar < 0 or file is None:
-            self._sounds.add_missing(path, f"{where} has no file {stem!r}", duration)
+            damage = "".join(self._damage) if tar < 0 else self._damage[tar]
+            self._sounds.add_missing(path, f"{where} has no file {stem!r}{damage}", duration)
         elif file < 0:
             self._sounds.add_missing(path, f"{where} has several files {stem!r}", duration)
         else:

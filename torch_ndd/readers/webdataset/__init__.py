@@ -23,7 +23,7 @@ from ...io._urls import read_all
 from .._base import Reader
 from .._options import LoaderOptions
 from .._ranges.ranges import Path, Ranges, Sources, address_of, as_paths, pack_paths, packed_batch
-from .._ranges.records import TAR, refuse, scan
+from .._ranges.records import TAR, refuse, scan, warn_if_cut
 from .._ranges.remote import ranges_of
 from ._archive_paths import expand_paths
 from ._tar_headers import BLOCK, is_whole, mismatches, name_of, split_name
@@ -142,7 +142,7 @@ class Webdataset(Reader):
         shards, tables, damaged, components, samples = [], [], {}, 0, 0
         for k, path in enumerate(self._paths):
             try:
-                shard = _read_index(self._indices[k]) if self._indices else _scan_archive(path)
+                shard = _read_index(self._indices[k]) if self._indices else _scan_archive(self._op, path)
             except RuntimeError as error:
                 raise RuntimeError(f"{self._op}: {error}") from None
             table, twice = self._table(shard)
@@ -332,8 +332,9 @@ def _join_names(shards: Sequence[_Shard]) -> _Names:
     return _Names(b"".join(shard.names.packed for shard in shards), np.concatenate([*offsets, counts[-1:]]))
 
 
-def _scan_archive(path: str) -> _Shard:
+def _scan_archive(op: str, path: str) -> _Shard:
     found = scan(TAR, path)
+    warn_if_cut(op, path, found)
     sample, extension, kept, known = [], [], [], {}
     last, samples = None, 0
     offsets = found.name_offsets.tolist()
