@@ -63,7 +63,7 @@ class ReadAhead:
     ) -> tuple[Outputs | FailedBatch | None, Position, int]:
         """Return the next batch, the position after it, and how many samples replaced bad ones; None if only bad samples were left of the pass.
 
-        What is read ahead of a batch that fails stays valid.
+        What was read ahead of a batch that fails is read again: the fault may have been removed.
 
         Args:
             order: of the reader's samples.
@@ -145,7 +145,7 @@ class ReadAhead:
                     reasons = bad.reasons
                     found = reader._note_bad(samples, bad)
             except Exception as error:
-                requests.popleft()
+                self.clear()
                 return FailedBatch(reader._op, error), after, drawn
             failed += len(found)
             # Without this bound a data set of only bad samples would be searched forever.
