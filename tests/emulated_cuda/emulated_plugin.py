@@ -11,6 +11,7 @@ import functools
 import os
 import re
 import sys
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,7 @@ _library.ndd_emulator_add_memory.argtypes = [ctypes.c_void_p, ctypes.c_int64, ct
 _library.ndd_emulator_remove_memory.argtypes = [ctypes.c_void_p]
 _library.ndd_emulator_launches.restype = ctypes.c_char_p
 
+_device_lock = threading.RLock()  # the emulator has one device, whose memory and order are global; a loader calls operators in a thread
 _queue_cpu = dispatch.submit
 _cuda = torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA)
 _emulates = True
@@ -127,7 +129,7 @@ def run_emulated(kernel: Any, arguments: Sequence[Any], inputs: Sequence[torch.T
     for order, number, garbage in ORDERS:
         for out in outputs:
             out.flatten().view(torch.uint8).fill_(garbage) if out.is_contiguous() else None
-        with known_memory(inputs, outputs):
+        with _device_lock, known_memory(inputs, outputs):
             _library.ndd_emulator_begin(number)
             try:
                 _queue_cpu(functools.partial(kernel.redispatch, _cuda), arguments, [], False)
