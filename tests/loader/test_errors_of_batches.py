@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An error comes in place of its batch; a loop that goes on yields the next one, and a state continues there."""
+"""An error comes in place of its batch; a loop that goes on yields the next batch, and a state continues there."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

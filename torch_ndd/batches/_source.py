@@ -183,7 +183,7 @@ class BatchSource:
         return self.reader.reads_here()
 
     def begin_pass(self, batch_size: int | None) -> Iterator[Planned | FailedBatch]:
-        """Begin the next epoch, or the rest of a restored one, and return its batches, with a FailedBatch for each that cannot be read."""
+        """Begin the next epoch, or the rest of a restored epoch, and return its batches, with a FailedBatch for each that cannot be read."""
         # Workers would each plan the whole epoch.
         if get_worker_info() is not None:
             raise RuntimeError(f"{self._op}: batches are planned in the process of the loader; use it without a torch DataLoader around it")

@@ -494,7 +494,7 @@ class Reader(SampleSource):
         yield from self.begin_pass(self.max_batch_size)  # a generator: nothing moves before its first batch
 
     def begin_pass(self, batch_size: int | None) -> Iterator[Any]:
-        """Begin the next epoch, or the rest of a restored one, and return its batches, with a FailedBatch for each that cannot be read.
+        """Begin the next epoch, or the rest of a restored epoch, and return its batches, with a FailedBatch for each that cannot be read.
 
         :meta private:
         """

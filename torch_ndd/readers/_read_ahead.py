@@ -134,10 +134,13 @@ class ReadAhead:
         _, after, samples, seeds, work = requests[0]
         count, drawn, failed = len(samples), 0, 0
         following = after  # where to look for replacements if the whole batch is bad
+        if isinstance(work, FailedBatch):
+            self.clear()
+            return work, after, drawn
         while len(samples):
             try:
                 try:
-                    outputs = work if isinstance(work, FailedBatch) else reader.finish(work, samples)
+                    outputs = reader.finish(work, samples)
                     requests.popleft()
                     return outputs, after, drawn
                 except UnreadableSamples as bad:

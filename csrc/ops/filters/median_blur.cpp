@@ -178,7 +178,7 @@ void median_blur_cpu(const Tensor& input, const MaybeTensor& input_shapes, const
     for (int64_t image = 0; image < arguments.axes.images(in, i); ++image) {
       const int64_t frame = arguments.axes.frame(in, i, image);
       const Reach height = arguments.reach(i, frame, 1), width = arguments.reach(i, frame, 0);
-      if (bytes == 0) continue;  // checked nevertheless
+      if (bytes == 0) continue;  // after the check of its arguments
       for_key(in.dtype(), [&](auto tag) {
         filter_image<typename decltype(tag)::type>(grid, height, width, static_cast<const char*>(in.data(i)) + image * bytes,
                                                    static_cast<char*>(out.data(i)) + image * bytes, in.dtype());

@@ -108,7 +108,7 @@ void morphology_cpu(const Tensor& input, const MaybeTensor& input_shapes, const 
     for (int64_t image = 0; image < arguments.axes.images(in, i); ++image) {
       const int64_t frame = arguments.axes.frame(in, i, image);
       const Reach height = arguments.reach(i, frame, 1, grid.height), width = arguments.reach(i, frame, 0, grid.width);
-      if (bytes == 0) continue;  // checked nevertheless
+      if (bytes == 0) continue;  // after the check of its arguments
       for_key(in.dtype(), [&](auto tag) {
         filter_image<maximum, typename decltype(tag)::type>(grid, height, width, arguments.border,
                                                             static_cast<const char*>(in.data(i)) + image * bytes,

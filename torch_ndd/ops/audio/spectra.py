@@ -175,7 +175,7 @@ def mel_filter_bank(
         raise RuntimeError(f"mel_filter_bank: sample_rate must be positive, got {sample_rate}")
     # 0 means up to half of the sampling rate.
     high = sample_rate / 2 if freq_high <= 0 else freq_high
-    # Not sample_rate / 2, as DALI documents: it accepts this, and so do programs that read sounds of several rates.
+    # DALI documents half of the sampling rate as the limit, but accepts all of it, which sounds of several rates need.
     if not 0 <= freq_low < high <= sample_rate:
         raise RuntimeError(
             f"mel_filter_bank: freq_low and freq_high must satisfy 0 <= freq_low < freq_high <= sample_rate = {sample_rate}, "

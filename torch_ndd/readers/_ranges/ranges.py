@@ -183,7 +183,7 @@ class RangeRequest(Parts, NativeRequest):
             heads = None if most is None else np.full(numbers.shape, -1 - most, np.int64).tobytes()  # see check_range in csrc/readers
             self._table = (numbers.astype(np.int32).tobytes(), None, heads)
         else:
-            # If there are no ranges, all numbers are negative, and there is nothing that they could index.
+            # Without ranges all numbers are negative; an empty column cannot be indexed.
             columns = (column if column is None or ranges.size else np.zeros(1, column.dtype) for column in (ranges.begin, ranges.length))
             files = ranges.file[numbers] if ranges.size else np.zeros(numbers.shape, np.int32)
             # A negative number indexed an arbitrary file above; to native code, -1 means an empty sample.

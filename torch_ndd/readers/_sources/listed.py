@@ -127,7 +127,7 @@ class Listed:
                     try:
                         with self.reader._lock:
                             self.reader._note_bad(samples[rows], bad)
-                    except RuntimeError as error:  # of costs: there is no batch yet that it could belong to
+                    except RuntimeError as error:  # costs are read before there is a batch
                         raise RuntimeError(f"{error}; batches cannot be planned without its cost, so the loop ends") from error.__cause__
                 rows = np.delete(rows, sorted(bad.reasons))
         return Readable(None, rows)
